@@ -33,9 +33,9 @@ pub(super) struct Record {
     gid: u32,
     pid: u32,
     parent: u32,
-    /// When it began, in s since 1970.
+    /// The start time, in s since 1970.
     began: u32,
-    /// How long it was there, in 1/100 s, as a float.
+    /// The elapsed time, in 1/100 s, as a float.
     elapsed: u32,
     user: u16,
     system: u16,
@@ -49,16 +49,16 @@ pub(super) struct Record {
 }
 
 const VERSION: u8 = 3;
-/// AFORK: it began no program.
+/// AFORK: the process called no exec.
 const FORKED: u8 = 1;
-/// ASU: it used a privilege.
+/// ASU: the process used a privilege.
 const PRIVILEGED: u8 = 2;
 /// ACORE
 const DUMPED: u8 = 8;
-/// AXSIG: a signal ended it.
+/// AXSIG: the process was killed by a signal.
 const KILLED: u8 = 16;
 
-/// A number as a `comp_t`: thirteen bits, and how often they are to be taken eight times.
+/// A number as a `comp_t`: a 13-bit mantissa and a base-8 exponent.
 fn compressed(value: u64) -> u16 {
     const MOST: u64 = (1 << 13) - 1;
     let (mut value, mut power, mut rounds) = (value, 0, false);
@@ -80,7 +80,7 @@ fn compressed(value: u64) -> u16 {
     (power << 13 | value) as u16
 }
 
-/// A number as a float of 32 bits; bits without room are cut off.
+/// A number as a 32-bit float; excess bits are cut off.
 fn float(value: u64) -> u32 {
     match value.leading_zeros() {
         64 => 0,
@@ -89,7 +89,7 @@ fn float(value: u64) -> u32 {
 }
 
 impl Record {
-    /// The fields of the current process's record that are known at any time.
+    /// The fields of the current process's record that are known before it ends.
     fn new(process: &Process) -> Self {
         let thread: &Thread = &current();
         let lasted = user_hz(clock::monotonic_ns().saturating_sub(process.started()));
@@ -111,7 +111,7 @@ impl Record {
         }
     }
 
-    /// The record of the current process, which has ended, with its memory at the end.
+    /// The record of the current process, which has ended; `space` is the memory that it had last.
     #[cold]
     #[inline(never)]
     pub(super) fn of_ended(process: &Process, space: Option<&AddressSpace>) -> Self {
@@ -141,14 +141,14 @@ impl Record {
     }
 }
 
-/// kernel.acct: of how many hundredths of free space on records are written again, and from how
-/// many on no more, and after how many seconds that is looked at again.
+/// kernel.acct: the percentage of free space at which writing records resumes, that at which it
+/// stops, and the seconds between checks.
 pub static LIMITS: [AtomicI32; 3] = [AtomicI32::new(4), AtomicI32::new(2), AtomicI32::new(30)];
 
-/// A file of records.
+/// The file that records are written to.
 struct Accounting {
     file: Arc<File>,
-    /// Where it was found. The file itself is on a mount that nobody sees.
+    /// The mount on which it was found. The open file itself is on a mount that is not visible.
     mount: Weak<Mount>,
     state: Mutex<State>,
 }
@@ -156,7 +156,7 @@ struct Accounting {
 #[derive(Clone, Copy)]
 struct State {
     active: bool,
-    /// When to look at the free space, in ns of CLOCK_MONOTONIC.
+    /// When to check the free space next, in ns of CLOCK_MONOTONIC.
     check: u64,
 }
 
@@ -190,12 +190,12 @@ impl Accounting {
     }
 }
 
-/// A record that is to be written.
+/// A record to be written.
 struct Entry {
     link: Link,
     record: Record,
-    /// Where, from when it is queued until it is written: a waiter for that may take the file's
-    /// mount away.
+    /// The accounting file, from when the record is queued until it is written. It is taken out
+    /// before waiters are woken, since one may unmount the file system.
     accounting: Mutex<Option<Arc<Accounting>>>,
     done: AtomicBool,
     writes: WaitQueue,
@@ -210,7 +210,7 @@ impl Work for Entry {
         let accounting = self.accounting.lock().take();
         if let Some(accounting) = accounting.filter(|accounting| accounting.is_active()) {
             let mut bytes = Bytes::kernel(self.record.as_bytes());
-            // A record that finds no room is lost.
+            // A record for which there is no room is lost.
             _ = accounting.file.append(&mut bytes, false);
         }
         self.done.store(true, Release);
@@ -219,7 +219,7 @@ impl Work for Entry {
 }
 
 impl Entry {
-    /// An entry that is in no queue yet. Without memory the record is lost.
+    /// An entry that is not queued yet. Without memory the record is lost.
     fn new(record: Record) -> Option<Arc<Self>> {
         let entry = Entry {
             link: Link::default(),
@@ -231,25 +231,25 @@ impl Entry {
         try_arc(entry).ok()
     }
 
-    /// Queues the record, for a file.
+    /// Queues the record for a file.
     fn queue(self: &Arc<Self>, accounting: Arc<Accounting>) {
         *self.accounting.lock() = Some(accounting);
         RECORDS.queue(self.clone());
     }
 
-    /// Waits until it is written.
+    /// Waits until the record is written.
     fn wait(&self) {
         self.writes.wait(|| self.done.load(Acquire));
     }
 }
 
-/// Where records go. They are queued while this is held: when the last record of a file is written,
-/// no other is left that would keep the file open.
+/// The file that records go to. Records are queued under this lock, so that after the last record
+/// of a file is written, none is left that would keep the file open.
 static CURRENT: Mutex<Option<Arc<Accounting>>> = Mutex::new(None);
 static ON: AtomicBool = AtomicBool::new(false);
 static RECORDS: WorkQueue = WorkQueue::new();
 
-/// Makes the thread that writes records, if there is none yet.
+/// Creates the thread that writes records, if it does not exist yet.
 fn start() -> Result<()> {
     static THREAD: Once<()> = Once::new();
     let write = || spawn_kernel("acct", |_| RECORDS.run(), 0).map(drop);
@@ -263,7 +263,7 @@ pub(super) fn is_on() -> bool {
 }
 
 impl Record {
-    /// Queues it for the file that records go to now, and waits until it is written.
+    /// Queues the record for the present accounting file, and waits until it is written.
     #[cold]
     #[inline(never)]
     pub(super) fn write(self) {
@@ -280,8 +280,8 @@ impl Record {
     }
 }
 
-/// From now on records go to a file, found on a mount, or nowhere. The file that they went to gets
-/// one of the current process, as on Linux.
+/// Directs records to a file, found on a mount, or turns accounting off. The old file gets a record
+/// of the current process, as on Linux.
 ///
 /// # Errors
 /// EAGAIN, ENOMEM.
@@ -321,7 +321,7 @@ fn replace(new: Option<Arc<Accounting>>, wanted: impl Fn(&Accounting) -> bool) {
     }
 }
 
-/// Turns accounting off, if it goes where it is `wanted` off.
+/// Turns accounting off if `wanted` holds for its file.
 #[cold]
 fn leave(wanted: impl Fn(&Accounting) -> bool) {
     let goes = CURRENT.lock().as_deref().is_some_and(&wanted);
@@ -330,7 +330,7 @@ fn leave(wanted: impl Fn(&Accounting) -> bool) {
     }
 }
 
-/// `mount` ends: accounting to a file that was found there does too.
+/// `mount` is unmounted: turns accounting off if its file was found there.
 #[inline]
 pub fn leave_mount(mount: &Mount) {
     if is_on() {
@@ -338,7 +338,7 @@ pub fn leave_mount(mount: &Mount) {
     }
 }
 
-/// A file system is to be read alone: no records go there.
+/// A file system becomes read-only: turns accounting off if its file is there.
 pub fn leave_file_system(fs: &Super) {
     let is_there = |old: &Accounting| {
         let on = old.file.path().mount();

@@ -5,23 +5,24 @@ use super::{Thread, current};
 use crate::arch::Call;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// The system call that a thread sleeps in, its number −1 if it is in none, and its stack pointer.
+/// The system call in which a thread sleeps, with number −1 if it is in none, and its stack
+/// pointer.
 pub struct Sleep {
     pub call: Call,
     pub sp: usize,
 }
 
 impl Thread {
-    /// The result of `f`, during which the thread stays asleep and nobody else inspects it; none if
-    /// it does not sleep.
+    /// Calls `f` while the thread stays asleep and no other CPU inspects it; `None` if it does not
+    /// sleep.
     fn while_asleep<T>(&self, f: impl FnOnce() -> T) -> Option<T> {
         let mut found = None;
         self.when_not_looked_at(|| found = sched::while_asleep(self, f));
         found
     }
 
-    /// The call in which the thread sleeps; the current thread counts as asleep. None for a thread
-    /// that runs, or may go on at any time.
+    /// The call in which the thread sleeps; the current thread counts as asleep. `None` for a
+    /// thread that runs or may continue at any time.
     pub fn sleep(&self) -> Option<Sleep> {
         if core::ptr::eq(self, &*current()) {
             return Some(self.call_of_sleeper(state::INTERRUPTIBLE));
@@ -33,7 +34,8 @@ impl Thread {
     }
 
     fn call_of_sleeper(&self, how: u8) -> Sleep {
-        // A stopped thread has its entry into the kernel and its call noted; so has one that ends.
+        // A stopped thread has recorded its entry into the kernel and its call, as has one that
+        // ends.
         let is_noted = how & (state::STOPPED | state::TRACED) != 0 || self.must_die();
         let watched = self.is_watched() || self.process().is_traced();
         let frame = self.arch.saved_frame();
@@ -48,7 +50,7 @@ impl Thread {
     }
 
     /// Fills `room` with the return addresses on the stack of the sleeping thread, the innermost
-    /// first; one of a call that has returned may be among them. Returns their number.
+    /// first; some may be left over from calls that have returned. Returns their number.
     pub fn callers(&self, room: &mut [usize]) -> usize {
         let found = self.while_asleep(|| self.arch.callers(room));
         found.unwrap_or(0)

@@ -21,19 +21,19 @@ pub const SECOND: u64 = 1_000_000_000;
 
 /// The counter when the kernel started.
 static BOOT: AtomicU64 = AtomicU64::new(0);
-/// The time of day less CLOCK_MONOTONIC, in ns.
+/// CLOCK_REALTIME minus CLOCK_MONOTONIC, in ns.
 static OFFSET: AtomicI64 = AtomicI64::new(0);
-/// How fast that grows at most without a notification ([`ntp`]).
+/// The fastest rate at which that grows without a notification ([`ntp`]).
 static FASTEST: AtomicI64 = AtomicI64::new(0);
 /// CLOCK_TAI's offset to CLOCK_MONOTONIC, in ns: a leap second does not change it.
 static TAI_OFFSET: AtomicI64 = AtomicI64::new(0);
 
-/// CLOCK_MONOTONIC begins now.
+/// Starts CLOCK_MONOTONIC.
 pub(super) fn init() {
     BOOT.store(time::now_ticks(), Relaxed);
 }
 
-/// The counter when CLOCK_MONOTONIC began, in ticks.
+/// The counter, in ticks, at which CLOCK_MONOTONIC began.
 pub fn boot_ticks() -> u64 {
     BOOT.load(Relaxed)
 }
@@ -48,13 +48,13 @@ pub fn realtime_ns() -> u64 {
     realtime_at(time::now_ticks())
 }
 
-/// CLOCK_REALTIME when the counter stood at `ticks`.
+/// CLOCK_REALTIME when the counter was at `ticks`.
 pub fn realtime_at(ticks: u64) -> u64 {
     let monotonic = time::ticks_to_ns(ticks - boot_ticks());
     monotonic.saturating_add_signed(OFFSET.load(Relaxed))
 }
 
-/// The time of day less CLOCK_MONOTONIC, in ns.
+/// CLOCK_REALTIME minus CLOCK_MONOTONIC, in ns.
 pub fn realtime_offset() -> i64 {
     OFFSET.load(Relaxed)
 }
@@ -64,26 +64,26 @@ pub fn tai_ns() -> u64 {
     monotonic_ns().saturating_add_signed(TAI_OFFSET.load(Relaxed))
 }
 
-/// A time of CLOCK_TAI in ns as the time of day.
+/// Converts a time of CLOCK_TAI to CLOCK_REALTIME, in ns.
 fn from_tai(ns: u64) -> u64 {
     ns.saturating_add_signed(OFFSET.load(Relaxed) - TAI_OFFSET.load(Relaxed))
 }
 
-/// From when on the time of day is refused, in ns since 1970: 30 years before its end
+/// The first time of day that is refused, in ns since 1970: 30 years before the clock's end
 /// (TIME_SETTOD_SEC_MAX).
 const LATEST: u64 = 8_277_292_036 * SECOND;
 
 /// Sets CLOCK_REALTIME, in ns since 1970.
 ///
 /// # Errors
-/// EINVAL: the machine did not run that early, or it is too late.
+/// EINVAL: the time is before the machine's start, or too late.
 pub fn set_realtime(ns: u64) -> Result<()> {
     ntp::set(|now| offset_of(ns, now))?;
     was_set();
     Ok(())
 }
 
-/// The offset of CLOCK_REALTIME that is `by` ns later than with `offset`, when CLOCK_MONOTONIC is
+/// The offset of CLOCK_REALTIME after a step by `by` ns from `offset`, when CLOCK_MONOTONIC is
 /// `now`.
 ///
 /// # Errors
@@ -98,14 +98,14 @@ fn offset_of(ns: u64, now: u64) -> Result<i64> {
     offset.map(|ns| ns as i64).ok_or(Errno::EINVAL)
 }
 
-/// The time of day did not go on as it does by itself.
+/// Counts a discontinuity of the time of day.
 pub(super) fn was_set() {
     TIMES_SET.fetch_add(1, Relaxed);
     notify_followers();
 }
 
-/// CLOCK_REALTIME's offset to CLOCK_MONOTONIC is this from now on, in ns, and grows no faster than
-/// that; CLOCK_TAI is `tai` seconds ahead of it. The caller's lock keeps others out.
+/// Sets CLOCK_REALTIME's offset to CLOCK_MONOTONIC, in ns, and the fastest rate at which it grows;
+/// CLOCK_TAI is `tai` seconds ahead of it. The caller holds a lock against other writers.
 pub(super) fn publish(offset: i64, fastest: i64, tai: i64) {
     OFFSET.store(offset, Relaxed);
     TAI_OFFSET.store(offset + tai * SECOND as i64, Relaxed);
@@ -113,7 +113,7 @@ pub(super) fn publish(offset: i64, fastest: i64, tai: i64) {
     arch::vdso::set_realtime_offset(offset);
 }
 
-/// Deadlines are to be computed again.
+/// Notifies followers that deadlines must be computed again.
 pub(super) fn notify_followers() {
     TIMES_NOTIFIED.fetch_add(1, Relaxed);
     let (mut from, end) = (0, FOLLOWERS.lock().end());
@@ -132,25 +132,25 @@ fn next_follower(from: u64) -> Option<(u64, Weak<dyn Follow>)> {
     Some((number, follower.clone()))
 }
 
-/// Something that is to happen at a time of day.
+/// An object with a deadline at a time of day.
 pub trait Follow: Send + Sync {
-    /// The time of day was set, or CLOCK_TAI, or goes faster.
+    /// Called when the time of day or CLOCK_TAI was set, or advances faster.
     fn time_was_set(self: Arc<Self>);
 }
 
-/// Notified when the time of day is set.
+/// Objects that are notified when the time of day is set.
 static FOLLOWERS: Mutex<Sequence<Weak<dyn Follow>>> = Mutex::new(Sequence::new());
 
-/// A follower's place among the others: 0, or its number and one.
+/// A follower's registration: 0, or its number plus one.
 pub struct Following(AtomicU64);
 
 impl Following {
-    /// A follower that is not registered.
+    /// No registration.
     pub const fn new() -> Self {
         Following(AtomicU64::new(0))
     }
 
-    /// Notifies `follower`, whose part this is, from here on, as long as it lives.
+    /// Registers `follower`, which owns this, for notifications as long as it lives.
     ///
     /// # Errors
     /// ENOMEM.
@@ -175,7 +175,7 @@ impl Drop for Following {
     }
 }
 
-/// Refuses clocks whose timers wake the machine to threads without the right to them.
+/// EPERM for alarm clocks, whose timers wake the machine, if the thread has no right to them.
 ///
 /// # Errors
 /// EPERM.
@@ -186,13 +186,13 @@ pub fn check_alarm(clock: u32) -> Result<()> {
     }
 }
 
-/// How often the time of day was set.
+/// The number of times that the time of day was set.
 pub fn times_set() -> u64 {
     TIMES_SET.load(Relaxed)
 }
 
 static TIMES_SET: AtomicU64 = AtomicU64::new(0);
-/// How often followers were notified.
+/// The number of times that followers were notified.
 static TIMES_NOTIFIED: AtomicU64 = AtomicU64::new(0);
 
 /// When a wait ends.
@@ -200,14 +200,14 @@ static TIMES_NOTIFIED: AtomicU64 = AtomicU64::new(0);
 pub enum Deadline {
     /// In ticks.
     Ticks(u64),
-    /// A time of CLOCK_REALTIME in ns, whenever that comes once the time of day is set.
+    /// A time of CLOCK_REALTIME in ns, which moves when the time of day is set.
     TimeOfDay(u64),
     /// A time of CLOCK_TAI in ns.
     Tai(u64),
 }
 
 impl Deadline {
-    /// In ticks, as the time of day is now.
+    /// The deadline in ticks, according to the present time of day.
     pub fn ticks(self) -> u64 {
         match self {
             Deadline::Ticks(ticks) => ticks,
@@ -216,8 +216,8 @@ impl Deadline {
         }
     }
 
-    /// Lets the current thread be woken when the time of day is set, if that moves the deadline, as
-    /// long as the result lives.
+    /// If setting the time of day can move the deadline, makes such a change wake the current
+    /// thread, as long as the result lives.
     ///
     /// # Errors
     /// ENOMEM.
@@ -247,8 +247,8 @@ impl Follow for Sleeper {
     }
 }
 
-/// Waits in `queue` until `ready` holds, a signal comes, or `deadline` passes, and up to `slack`
-/// ticks longer.
+/// Waits in `queue` until `ready` holds, a signal arrives, or `deadline` passes, with a slack of
+/// `slack` ticks.
 ///
 /// # Errors
 /// ENOMEM.
@@ -271,7 +271,7 @@ pub fn wait_in(
     }
 }
 
-/// Sleeps until `deadline`, with the slack of the current thread, or a signal.
+/// Sleeps until `deadline`, with the current thread's slack, or until a signal arrives.
 ///
 /// # Errors
 /// ENOMEM.
@@ -288,7 +288,7 @@ pub fn sleep_until_time(deadline: Deadline) -> Result<core::result::Result<(), W
     }))
 }
 
-/// A clock of time that passes.
+/// A clock that measures elapsed time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wall {
     /// CLOCK_MONOTONIC.
@@ -301,7 +301,7 @@ pub enum Wall {
 }
 
 impl Wall {
-    /// Its time, in ns.
+    /// The clock's present time, in ns.
     pub fn now(self) -> u64 {
         match self {
             Wall::Monotonic => monotonic_ns(),
@@ -310,7 +310,7 @@ impl Wall {
         }
     }
 
-    /// The deadline, in ticks, of one of its times in ns.
+    /// The deadline, in ticks, of a time of the clock in ns.
     pub fn deadline(self, ns: u64) -> u64 {
         match self {
             Wall::Monotonic => monotonic_deadline(ns),
@@ -320,12 +320,12 @@ impl Wall {
     }
 }
 
-/// The deadline, in ticks, of a time of CLOCK_MONOTONIC in ns: never early.
+/// The deadline, in ticks, of a time of CLOCK_MONOTONIC in ns; never too early.
 pub fn monotonic_deadline(ns: u64) -> u64 {
     boot_ticks().saturating_add(time::ns_to_ticks(ns).saturating_add(1))
 }
 
-/// The deadline, in ticks, of a time of CLOCK_REALTIME in ns: early, where the clock goes slower
+/// The deadline, in ticks, of a time of CLOCK_REALTIME in ns; too early if the clock runs slower
 /// until then than it may.
 pub fn realtime_deadline(ns: u64) -> u64 {
     let nominal = ns.saturating_add_signed(realtime_offset().saturating_neg());

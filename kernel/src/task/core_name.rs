@@ -14,10 +14,10 @@ use crate::fs::Path;
 use crate::mm::heap::{try_format, try_vec};
 use crate::sync::Mutex;
 
-/// Bytes of a pattern at most (CORENAME_MAX_SIZE), with a zero behind them.
+/// The maximum size of a pattern (CORENAME_MAX_SIZE), with its final zero.
 const MAX: usize = 128;
 
-/// Whether the process's number follows a name in which it is not.
+/// Whether the process's number is appended to a name that does not contain it.
 pub static USES_PID: AtomicI32 = AtomicI32::new(0);
 
 static PATTERN: Mutex<[u8; MAX]> = Mutex::new({
@@ -26,7 +26,7 @@ static PATTERN: Mutex<[u8; MAX]> = Mutex::new({
     text
 });
 
-/// The pattern.
+/// Calls `f` with the pattern.
 pub fn with_pattern<T>(f: impl FnOnce(&[u8]) -> T) -> T {
     let pattern = *PATTERN.lock();
     f(uts::without_zeroes(&pattern))
@@ -35,7 +35,7 @@ pub fn with_pattern<T>(f: impl FnOnce(&[u8]) -> T) -> T {
 /// Writes a line into the pattern from `at` on.
 ///
 /// # Errors
-/// EINVAL: a program was to be begun, which gets the file by a pipe.
+/// EINVAL: the pattern names a program that would get the file by a pipe.
 pub fn write_pattern(bytes: &[u8], at: u64) -> Result<()> {
     let mut pattern = PATTERN.lock();
     let mut new = *pattern;
@@ -47,7 +47,7 @@ pub fn write_pattern(bytes: &[u8], at: u64) -> Result<()> {
     Ok(())
 }
 
-/// The name of the current process's core file, which `signal` ends.
+/// The name of the core file of the current process, which `signal` ends.
 pub fn make(signal: u32) -> Result<Vec<u8>> {
     let pattern = *PATTERN.lock();
     let (thread, mut name) = (current(), Name(Vec::new()));
@@ -115,7 +115,7 @@ impl Name {
         self.push(try_format(format_args!("{value}"))?.as_bytes())
     }
 
-    /// A text that is one part of a path, whatever it holds.
+    /// Appends a text as a single component of the path, whatever it contains.
     fn part(&mut self, text: &[u8]) -> Result<()> {
         let start = self.0.len();
         self.push(text)?;

@@ -28,20 +28,20 @@ use crate::mm::{AddressSpace, PAGE_SIZE, page_up};
 use crate::sync::Mutex;
 use crate::syscall::prctl::tagged_addresses;
 
-/// The core file of a program that acts as another user than began it (`suid_dumpable`): none, one
-/// as of all programs, or one of root's.
+/// The core file of a program with changed credentials (`suid_dumpable`): none, one as of any
+/// program, or one that belongs to root.
 pub static SUID_DUMPABLE: AtomicU32 = AtomicU32::new(0);
-/// The last of those (SUID_DUMP_ROOT).
+/// The last of these (SUID_DUMP_ROOT).
 const OF_ROOT: u32 = 2;
 /// The most program headers that a file header can count.
 const MOST_SEGMENTS: usize = 0xffff;
-/// Kinds of memory that go into the file, as bits of `coredump_filter`: all kinds, private memory,
-/// shared files; and the default.
+/// The kinds of memory that go into the file, as bits of `coredump_filter`: all kinds, private
+/// memory, shared files; and the default.
 pub const KINDS: u32 = 0x1ff;
 const OWN: u32 = 1;
 const SHARED: u32 = 8;
 pub const FILTER: u32 = 0x33;
-/// Pages that are looked at at a time.
+/// The number of pages that are looked up at a time.
 const CHUNK: usize = 64;
 
 /// The file header (Elf64_Ehdr).
@@ -61,7 +61,7 @@ struct FileHeader {
     section: [u16; 3],
 }
 
-/// A section header (Elf64_Shdr): there is one where the file header cannot count the segments.
+/// A section header (Elf64_Shdr), which is present if the file header cannot count the segments.
 #[derive(IntoBytes, Immutable)]
 #[repr(C)]
 struct Section {
@@ -73,11 +73,11 @@ struct Section {
     rest: [u64; 2],
 }
 
-/// PT_AARCH64_MEMTAG_MTE: a segment of the tags of memory, two a byte.
+/// PT_AARCH64_MEMTAG_MTE: a segment with the tags of memory, two per byte.
 const PT_TAGS: u32 = 0x7000_0002;
 /// Bytes of the tags of a page.
 const TAGS: usize = PAGE_SIZE / TAG_GRANULE / 2;
-/// NT_ARM_TAGGED_ADDR_CTRL: what PR_GET_TAGGED_ADDR_CTRL tells.
+/// NT_ARM_TAGGED_ADDR_CTRL: the value of PR_GET_TAGGED_ADDR_CTRL.
 const NT_TAGGED_ADDRESSES: u64 = 0x409;
 
 /// A program header (Elf64_Phdr).
@@ -120,8 +120,8 @@ struct Program {
     arguments: [u8; 80],
 }
 
-/// Writes the core file of the current process, which `info` ends, where its limits
-/// allow one; returns whether it did.
+/// Writes the core file of the current process, which `info` ends, if its limits allow one; returns
+/// whether it was written.
 pub fn dump(info: &Info) -> bool {
     let (thread, limit) = (current(), rlimit(RLIMIT_CORE));
     if limit < PAGE_SIZE
@@ -160,15 +160,15 @@ pub fn dump(info: &Info) -> bool {
 /// The data that the other threads of a process leave for its core file when they end.
 struct Gathered {
     pid: i32,
-    /// The signal that ends the process: its number and code.
+    /// The number and code of the signal that ends the process.
     signal: (u32, i32),
     notes: Vec<u8>,
 }
 
-/// The processes that just now end their other threads for a core file.
+/// The processes that are ending their other threads for a core file.
 static GATHERED: Mutex<Vec<Gathered>> = Mutex::new(Vec::new());
 
-/// Another thread writes the file, and is about to end this one.
+/// Another thread writes the file, and will end this one.
 fn wait_for_dump() -> ! {
     while !current().must_die() {
         sched::cond_resched();
@@ -177,25 +177,26 @@ fn wait_for_dump() -> ! {
     exit::exit_thread()
 }
 
-/// Leaves the current thread's registers for a core file, if its process ends for one.
+/// Saves the current thread's registers for a core file, if its process writes one.
 pub fn leave() {
     let thread = current();
     let pid = thread.process().pid();
     let mut all = GATHERED.lock();
     if let Some(gathered) = all.iter_mut().find(|gathered| gathered.pid == pid) {
-        // A thread for which there is no memory is not in the file.
+        // A thread that finds no memory is missing in the file.
         _ = registers(&mut gathered.notes, gathered.signal);
     }
 }
 
-/// Makes a new file; an old one of this name is removed, as far as the program may remove it.
+/// Creates a new file, after removing an old one of this name if the program is allowed to.
 fn create(signal: u32) -> Result<Arc<File>> {
     let (thread, name) = (current(), core_name::make(signal)?);
     let of_root = super::with_space(|space| space.dumpable() == OF_ROOT);
     let context = thread.fs();
     let mut walk = Walk::new(&context);
     if of_root {
-        // Not where the program's user leads: a whole path, from the machine's own root.
+        // The program's user must not choose the folder: the path must be absolute, from the
+        // machine's own root.
         if name.first() != Some(&b'/') {
             return Err(Errno::EPERM);
         }
@@ -222,7 +223,7 @@ fn create(signal: u32) -> Result<Arc<File>> {
     File::open(entry, OpenFlags(O_RDWR | O_LARGEFILE))
 }
 
-/// How much of a VMA goes into the file: by default no contents of files.
+/// The number of bytes of a VMA that go into the file: by default no file contents.
 fn kept(vma: &Vma, filter: u32) -> usize {
     let wanted = match &vma.source {
         Source::Anonymous => filter & OWN != 0,
@@ -314,7 +315,7 @@ fn write(info: &Info, others: Vec<u8>, limit: u64) -> Result<()> {
     file.dentry().inode().truncate(at.min(limit))
 }
 
-/// How much of a VMA's tags goes into the file.
+/// The number of bytes of a VMA's tags that go into the file.
 fn kept_tags(vma: &Vma) -> usize {
     match vma.flags.contains(Flags::DONT_DUMP) {
         true => 0,
@@ -322,7 +323,7 @@ fn kept_tags(vma: &Vma) -> usize {
     }
 }
 
-/// The tags of a VMA's pages that are there, as `contents` has the pages.
+/// Writes the tags of a VMA's present pages, as `contents` writes the pages.
 fn tags(space: &AddressSpace, vma: &Vma, file: &File, at: u64, limit: u64) -> Result<()> {
     let (mut from, mut tags) = (vma.start, [0; 2 * TAGS]);
     while from < vma.end {
@@ -345,8 +346,8 @@ fn tags(space: &AddressSpace, vma: &Vma, file: &File, at: u64, limit: u64) -> Re
     Ok(())
 }
 
-/// The pages of a VMA that are there, into the file from `at` on; the others are holes. Nothing
-/// goes beyond `limit`.
+/// Writes the present pages of a VMA into the file from `at` on, and leaves holes for the others.
+/// Nothing is written beyond `limit`.
 fn contents(space: &AddressSpace, vma: &Vma, file: &File, at: u64, limit: u64) -> Result<()> {
     let mut page = Vec::new();
     page.try_reserve_exact(PAGE_SIZE)
@@ -383,7 +384,7 @@ fn put(file: &File, bytes: &[u8], at: u64) -> Result<()> {
     }
 }
 
-/// The header of a file of so many segments, which ends at `end` but for a section header.
+/// The header of a file with `count` segments, which ends at `end` except for a section header.
 fn file_header(count: usize, end: usize) -> FileHeader {
     let many = count >= MOST_SEGMENTS;
     let mut ident = [0; EI_NIDENT];
@@ -521,7 +522,7 @@ fn note(to: &mut Vec<u8>, kind: u64, parts: &[&[u8]]) -> Result<()> {
     note_of(b"CORE\0\0\0\0", to, kind, parts)
 }
 
-/// Adds a note of `owner`, a name that ends with a zero before others.
+/// Adds a note of `owner`, a zero-terminated name.
 fn note_of(owner: &[u8; 8], to: &mut Vec<u8>, kind: u64, parts: &[&[u8]]) -> Result<()> {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     let room = to.try_reserve(12 + owner.len() + len.next_multiple_of(4));

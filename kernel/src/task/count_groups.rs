@@ -18,16 +18,15 @@ use crate::mm::heap::try_arc;
 use crate::sync::{Mutex, Once};
 use crate::syscall;
 
-/// The most groups at a time.
+/// The maximum number of groups.
 const MOST: usize = 1024;
 
-/// Tables for each CPU, by the number of their group. They stay when a group is gone, for the next
-/// one.
+/// Each group's tables, one for each CPU. They are kept for the next group with the same number.
 static TABLES: [Once<&'static [Table]>; MOST] = [const { Once::new() }; MOST];
-/// Numbers that no group has, and the lowest that none ever had.
+/// Free numbers, and the lowest number that was never used.
 static FREE: Mutex<(Vec<u32>, u32)> = Mutex::new((Vec::new(), 1));
 
-/// Group 0: the kernel itself, and processes before they have a group.
+/// Group 0: the kernel itself, and processes that have no group yet.
 static KERNEL: [Table; MAX_CPUS] = [const { Table::new() }; MAX_CPUS];
 
 /// A counting group.
@@ -81,9 +80,9 @@ impl Group {
     }
 }
 
-/// How often there was a crossing of a kind on a CPU, of whatever group, since the machine's start.
+/// The number of crossings of a kind on a CPU since boot, in all groups.
 pub fn on_cpu(cpu: usize, kind: Kind) -> u64 {
-    // No higher number was ever given.
+    // No higher number was ever allocated.
     let given = FREE.lock().1 as usize;
     let all = TABLES[..given].iter().filter_map(Once::get);
     all.filter_map(|tables| tables.get(cpu))
@@ -91,7 +90,7 @@ pub fn on_cpu(cpu: usize, kind: Kind) -> u64 {
         .sum()
 }
 
-/// A snapshot without counts, which never lies on the stack.
+/// An empty snapshot, which is never built on the stack.
 fn empty() -> Result<Box<Snapshot>> {
     Snapshot::new_box_zeroed().map_err(|_| Errno::ENOMEM)
 }
@@ -147,12 +146,12 @@ pub fn set_traced(on: bool) {
     apply_current();
 }
 
-/// Makes this CPU count and dispatch as the current thread wants.
+/// Makes this CPU count and dispatch as the current thread requires.
 pub(super) fn apply_current() {
     apply(cpu::this(), current().sched.mode());
 }
 
-/// Writes the counts of the group of `process`, a line `section name value` each.
+/// Writes the counts of the group of `process`, one line `section name value` each.
 ///
 /// # Errors
 /// ENOMEM.
@@ -177,8 +176,7 @@ fn write_line(out: &mut dyn Write, section: Section, name: Name, value: u64) -> 
     }
 }
 
-/// Where a thread's crossings are counted and how its calls are dispatched, as one word that
-/// switches compare.
+/// A thread's counting group and system-call table, as one word that context switches compare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mode(pub u32);
 
@@ -186,7 +184,7 @@ pub struct Mode(pub u32);
 const WATCHED: u32 = 1;
 /// System calls discard the contents of its vector registers.
 const DROPS: u32 = 2;
-/// The number of the counting group is in the bits from here on.
+/// The shift of the counting group's number, which is in the upper bits.
 const GROUP_SHIFT: u32 = 2;
 
 impl Mode {

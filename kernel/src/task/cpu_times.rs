@@ -10,15 +10,15 @@ use crate::arch::{MAX_CPUS, time};
 /// A CPU's time, in ticks.
 #[derive(Clone, Copy, Default)]
 pub struct CpuTimes {
-    /// In programs and in the kernel.
+    /// The time in programs and in the kernel.
     pub busy: Times,
-    /// The part of the former that was inside guests.
+    /// The part of `busy` inside guests.
     pub guest: u64,
     /// The idle time.
     pub idle: u64,
 }
 
-/// The times that were reported last.
+/// The times that were last reported.
 static REPORTED: [PrevCputime; MAX_CPUS] = [const { PrevCputime::new() }; MAX_CPUS];
 
 impl CpuTimes {
@@ -39,7 +39,7 @@ impl CpuTimes {
         }
     }
 
-    /// The sum of all CPUs'.
+    /// The sum over all CPUs.
     pub fn of_all() -> CpuTimes {
         let all = cpu::online().map(CpuTimes::of);
         all.fold(CpuTimes::default(), |sum, one| CpuTimes {

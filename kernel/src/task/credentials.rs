@@ -13,13 +13,13 @@ use super::user::{self, User};
 use crate::errno::{Errno, Result};
 use crate::keyring::Key;
 
-/// User and group identities, and capabilities, of a thread: never changed, but replaced as a whole
+/// User and group IDs and capabilities of a thread. They are never changed, but replaced as a whole
 /// (Linux's `struct cred`).
 #[derive(Clone)]
 pub struct Credentials {
     /// Real user.
     pub uid: u32,
-    /// The counts of that user.
+    /// The resources of that user.
     pub user: Arc<User>,
     /// Effective user.
     pub euid: u32,
@@ -37,21 +37,21 @@ pub struct Credentials {
     pub fsgid: u32,
     /// Supplementary groups, ascending.
     pub groups: Arc<Vec<u32>>,
-    /// Capabilities in force, as bits.
+    /// Effective capabilities, as bits.
     pub effective: u64,
-    /// Capabilities that can be put in force.
+    /// Permitted capabilities.
     pub permitted: u64,
     /// Capabilities kept by exec.
     pub inheritable: u64,
-    /// Capabilities that exec can give at most.
+    /// The upper bound of capabilities that exec can give.
     pub bounding: u64,
-    /// Capabilities that a program without privileges begins with.
+    /// Capabilities with which an unprivileged program begins.
     pub ambient: u64,
-    /// SECBIT_* flags, but SECBIT_KEEP_CAPS.
+    /// SECBIT_* flags, except SECBIT_KEEP_CAPS.
     secure_bits: u32,
-    /// The keyring of the session, if it was asked for.
+    /// The keyring of the session, if it was created.
     pub session_keyring: Option<Arc<Key>>,
-    /// Where keys that are asked for go (KEYCTL_SET_REQKEY_KEYRING).
+    /// The keyring that requested keys are linked to (KEYCTL_SET_REQKEY_KEYRING).
     pub request_keyring: i32,
     /// PR_SET_KEEPCAPS.
     pub keeps_capabilities: bool,
@@ -70,7 +70,7 @@ const ON_FILES: u64 = 1 << CAP_CHOWN
     | 1 << CAP_MKNOD
     | 1 << CAP_MAC_OVERRIDE;
 
-/// SECBIT_* (include/uapi/linux/securebits.h), and the bits that lock the one before.
+/// SECBIT_* (include/uapi/linux/securebits.h), each followed by the bit that locks it.
 const SECBIT_NOROOT: u32 = 1;
 const SECBIT_NO_SETUID_FIXUP: u32 = 4;
 const SECBIT_KEEP_CAPS: u32 = 16;
@@ -79,7 +79,7 @@ const SECBIT_NO_CAP_AMBIENT_RAISE: u32 = 64;
 const SECURE_LOCKS: usize = 0xaa;
 
 impl Credentials {
-    /// The superuser's.
+    /// The superuser's credentials.
     ///
     /// # Errors
     /// ENOMEM.
@@ -107,7 +107,7 @@ impl Credentials {
         })
     }
 
-    /// Whether capability `number` is in force.
+    /// Whether capability `number` is effective.
     pub fn can(&self, number: u32) -> bool {
         self.effective >> number & 1 != 0
     }
@@ -122,7 +122,7 @@ impl Credentials {
         self.secure_bits | keeps
     }
 
-    /// Sets them, where that is allowed.
+    /// Sets the SECBIT_* flags, if that is allowed.
     pub fn set_secure_bits(&mut self, bits: usize) -> Option<()> {
         let old = self.secure_bits() as usize;
         let locked = (old & SECURE_LOCKS) >> 1;
@@ -136,13 +136,14 @@ impl Credentials {
         Some(())
     }
 
-    /// PR_SET_KEEPCAPS, where that is allowed.
+    /// Sets PR_SET_KEEPCAPS, if that is allowed.
     pub fn keep_capabilities(&mut self, keeps: bool) -> Option<()> {
         self.keeps_capabilities = keeps;
         (self.secure_bits & SECBIT_KEEP_CAPS_LOCKED == 0).then_some(())
     }
 
-    /// The capabilities that may become inheritable: what is bounded away comes back by no file.
+    /// The capabilities that may become inheritable: a file cannot restore one that was dropped
+    /// from the bounding set.
     pub fn most_inheritable(&self) -> u64 {
         let gained = if self.can(CAP_SETPCAP) {
             self.bounding
@@ -158,17 +159,18 @@ impl Credentials {
             && self.secure_bits & SECBIT_NO_CAP_AMBIENT_RAISE == 0
     }
 
-    /// Whether the group for file access or a supplementary one is `group`.
+    /// Whether `group` is the group for file access or a supplementary one.
     pub fn in_group(&self, group: u32) -> bool {
         self.fsgid == group || self.groups.binary_search(&group).is_ok()
     }
 
-    /// Whether a file of `group` keeps its set-group-ID bit when they change it.
+    /// Whether a file of `group` keeps its set-group-ID bit when a process with these credentials
+    /// changes it.
     pub fn keeps_set_group(&self, group: u32) -> bool {
         self.in_group(group) || self.can(CAP_FSETID)
     }
 
-    /// A copy with the real IDs in place of those for file access (access(2)).
+    /// A copy whose IDs for file access are the real ones (access(2)).
     pub fn real(&self) -> Self {
         let effective = if self.uid == 0 { self.permitted } else { 0 };
         Credentials {
@@ -179,7 +181,7 @@ impl Credentials {
         }
     }
 
-    /// Whether a process with these may send signals to one with `target`.
+    /// Whether a process with these credentials may send signals to one with `target`.
     pub fn may_signal(&self, target: &Credentials) -> bool {
         self.can(CAP_KILL)
             || [self.euid, self.uid]
@@ -187,7 +189,7 @@ impl Credentials {
                 .any(|&id| id == target.uid || id == target.suid)
     }
 
-    /// After the user identities changed from `old`: root's capabilities come and go with identity
+    /// Adjusts capabilities after the user IDs changed from `old`: root's come and go with user ID
     /// 0.
     pub fn adjust_capabilities(&mut self, old: &Credentials) {
         let has_root = |who: &Credentials| who.uid == 0 || who.euid == 0 || who.suid == 0;
@@ -207,8 +209,8 @@ impl Credentials {
         }
     }
 
-    /// Changes the user for file access alone: root's capabilities on files come and go with
-    /// identity 0.
+    /// Changes only the user for file access: root's capabilities on files come and go with user ID
+    /// 0.
     pub fn set_file_user(&mut self, id: u32) {
         let old = mem::replace(&mut self.fsuid, id);
         if self.secure_bits & SECBIT_NO_SETUID_FIXUP != 0 {
@@ -221,13 +223,14 @@ impl Credentials {
         }
     }
 
-    /// Whether a process with `old` must not inspect one with these any more (commit_creds).
+    /// Whether a process with `old` may no longer inspect one with these credentials
+    /// (commit_creds).
     pub fn is_guarded_from(&self, old: &Credentials) -> bool {
         let ids = |who: &Credentials| [who.euid, who.egid, who.fsuid, who.fsgid];
         ids(self) != ids(old) || self.permitted & !old.permitted != 0
     }
 
-    /// Whether the IDs include one that a process with credentials `old` could not take by itself.
+    /// Whether the IDs include one that a process with credentials `old` could not set itself.
     pub fn has_foreign_ids(&self, old: &Credentials) -> bool {
         let (uids, gids) = ([old.uid, old.euid, old.suid], [old.gid, old.egid, old.sgid]);
         [self.uid, self.euid, self.suid]
@@ -240,11 +243,11 @@ impl Credentials {
 
     /// The credentials after exec, and whether the program is more privileged than its caller
     /// (AT_SECURE). `owner` and `group` are those of a set-user-ID or set-group-ID program, `file`
-    /// its capabilities; `withheld` names the privileges that it does not get
+    /// its capabilities; `withheld` says which privileges it does not get
     /// (cap_bprm_creds_from_file).
     ///
     /// # Errors
-    /// EPERM: a program that does not ask what it may do would not get all its file's capabilities.
+    /// EPERM: a program that does not check its capabilities would not get all those of its file.
     pub fn exec(
         &self,
         owner: Option<u32>,
@@ -265,7 +268,7 @@ impl Credentials {
         {
             return Err(Errno::EPERM);
         }
-        // A set-user-ID root program with file capabilities gets no more than those.
+        // A set-user-ID root program with file capabilities gets only those.
         let own_only = file.is_some() && new.euid == 0 && new.uid != 0;
         if self.secure_bits & SECBIT_NOROOT == 0 && !own_only {
             if new.uid == 0 || new.euid == 0 {
@@ -296,10 +299,10 @@ impl Credentials {
 /// The privileges of a set-user-ID program that exec withholds (LSM_UNSAFE_*).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Withheld {
-    /// Nothing.
+    /// No privileges.
     Nothing,
-    /// Those that its caller does not have: the caller is traced, or shares its directory.
+    /// Privileges that its caller does not have: the caller is traced, or shares its directory.
     Gained,
-    /// All (PR_SET_NO_NEW_PRIVS).
+    /// All privileges (PR_SET_NO_NEW_PRIVS).
     All,
 }

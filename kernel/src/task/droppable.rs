@@ -8,16 +8,16 @@ use crate::mm::vma::{Flags, Vma};
 use crate::sync::Mutex;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// How such memory is: nobody inherits it, it is in no core file, and it promises nothing.
+/// The flags of such memory: it is not inherited, not in core files, and not counted as committed.
 pub const FLAGS: Flags = Flags::DROPPABLE
     .union(Flags::WIPE_ON_FORK)
     .union(Flags::DONT_DUMP)
     .union(Flags::NO_RESERVE);
 
-/// Whether there ever was some.
+/// Whether such memory was ever mapped.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// Some is made.
+/// Notes that such memory is mapped.
 pub fn announce() {
     ANY.store(true, Relaxed);
 }
@@ -26,15 +26,15 @@ fn may_go(vma: &Vma) -> bool {
     vma.flags.contains(Flags::DROPPABLE) && !vma.flags.contains(Flags::LOCKED)
 }
 
-/// How many processes and VMAs are looked at before another process is ended: a user may have
-/// millions.
+/// The number of processes and VMAs that are visited before a process is killed instead: a user may
+/// have millions.
 const LOOKS: usize = 4096;
 
-/// Where the last look ended: a process, and an address in its memory.
+/// Where the last visit ended: a process, and an address in its memory.
 static NEXT: Mutex<(i32, usize)> = Mutex::new((1, 0));
 
 /// Drops the next droppable pages, for one caller at a time; true if any were freed. It may let
-/// others run.
+/// other threads run.
 pub(super) fn drop_some() -> bool {
     if !ANY.load(Relaxed) {
         return false;
@@ -72,16 +72,16 @@ pub(super) fn drop_some() -> bool {
     pages > 0
 }
 
-/// Empties a VMA, if it may be; how many pages that gave back.
+/// Drops the pages of a VMA, if it is droppable; returns their number.
 fn drop_vma(space: &AddressSpace, vma: &Vma) -> usize {
     cond_resched();
     if !may_go(vma) {
         return 0;
     }
-    // Meanwhile something else may be there.
+    // Something else may be mapped there by now.
     let check = |vma: &Vma| may_go(vma).then_some(()).ok_or(Errno::EINVAL);
     let before = space.size().resident;
-    // Not beside a fork or a move: its thread may get no CPU, and others wait for memory.
+    // Does not wait for a fork or a move: its thread may get no CPU, and others wait for memory.
     _ = space.discard(vma.range(), false, check);
     before.saturating_sub(space.size().resident)
 }

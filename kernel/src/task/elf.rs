@@ -21,10 +21,10 @@ use crate::fs::File;
 use crate::mm::vma::{Flags, Label, PageSource, Rights, Source};
 use crate::mm::{AddressSpace, MapRequest, PAGE_SIZE, Place, Removed, page_down, page_up};
 
-/// Bytes of the file header: of 64 bits, and of 32 bits.
+/// The size of the file header, for 64 and for 32 bits.
 const HEADER: usize = 64;
 const COMPAT_HEADER: usize = 52;
-/// Bytes that all program headers may have.
+/// The maximum size of all program headers.
 const MOST_HEADERS: usize = 65536;
 /// The longest path of an interpreter, with its zero.
 const LONGEST_PATH: usize = 4096;
@@ -37,10 +37,10 @@ pub struct Program {
     segments: Vec<ProgramHeader>,
 }
 
-/// Where a program was mapped.
+/// The addresses at which a program was mapped.
 #[derive(Clone, Copy, Debug)]
 pub struct Mapped {
-    /// The load bias, which was added to its addresses.
+    /// The load bias, which was added to the file's addresses.
     pub base: usize,
     /// Its first instruction.
     pub entry: usize,
@@ -132,7 +132,8 @@ impl Program {
         }
     }
 
-    /// Whether its pages are to be guarded, by its ELF property. For 32 bits none is known.
+    /// Whether its pages are to be guarded, according to its ELF property. There is none for 32
+    /// bits.
     ///
     /// # Errors
     /// ENOEXEC: its properties are damaged. EIO.
@@ -174,8 +175,8 @@ impl Program {
         &self.file
     }
 
-    /// Maps the program into `space`: if it is movable near `near`, or anywhere if that is none;
-    /// its instructions `guarded`.
+    /// Maps the program into `space`: if it is position-independent, near `near`, or anywhere if
+    /// that is `None`. Its instructions are `guarded`.
     ///
     /// # Errors
     /// ENOMEM, ENOEXEC.
@@ -205,8 +206,8 @@ impl Program {
         })
     }
 
-    /// Where the instructions lie, and the data, as of [`process::Image`](super::process::Image),
-    /// before the base is added.
+    /// The addresses of the code and of the data, as in [`process::Image`](super::process::Image),
+    /// before the load bias is added.
     pub fn parts(&self) -> [Range<usize>; 2] {
         let (mut code, mut data) = ((usize::MAX, 0), 0..0);
         for segment in self.loads() {
@@ -220,7 +221,7 @@ impl Program {
         [code.0..code.1, data]
     }
 
-    /// Finds room for `first..end`, and leaves it as a mapping without rights; returns the load
+    /// Finds room for `first..end`, and reserves it by an inaccessible mapping; returns the load
     /// bias.
     fn reserve(
         &self,
@@ -254,7 +255,7 @@ impl Program {
         let start = space.map(request, gone)?;
         let aligned = start.next_multiple_of(align);
         let used = aligned..aligned + len;
-        // Each segment is mapped over its part; the rest is given back.
+        // Each segment is mapped over its part; the rest of the reservation is unmapped.
         for rest in [start..used.start, used.end..start + room] {
             if !rest.is_empty() {
                 space.unmap(rest, gone)?;
@@ -263,7 +264,7 @@ impl Program {
         Ok(aligned.wrapping_sub(first))
     }
 
-    /// Where the program headers lie in memory, before the base is added.
+    /// The address of the program headers in memory, before the load bias is added.
     fn headers_address(&self) -> usize {
         if let Some(own) = self
             .segments
@@ -373,7 +374,7 @@ fn map_segment(
     Ok(())
 }
 
-/// Zeroes the rest of a page after the file's part of it.
+/// Zeroes the rest of a page beyond the file's part of it.
 fn clear(space: &AddressSpace, from: usize, to: usize) -> Result<()> {
     const ZEROES: [u8; 256] = [0; 256];
     let mut at = from;

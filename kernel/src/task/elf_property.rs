@@ -5,19 +5,19 @@ use zerocopy::FromBytes;
 
 use crate::errno::{Errno, Result};
 
-/// Bytes that the note may have.
+/// The maximum size of the note.
 pub const LONGEST: usize = 1024;
 /// NT_GNU_PROPERTY_TYPE_0
 const KIND: u32 = 5;
-/// Bytes of the note's head: the length of its name, that of its content, and its kind.
+/// The size of the note's header: the length of its name, that of its content, and its kind.
 const HEAD: usize = 12;
 const NAME: &[u8; 4] = b"GNU\0";
 
-/// The bits of the property `wanted` in `note`, whose properties are aligned so; none if it has not
-/// that property.
+/// The bits of the property `wanted` in `note`, whose properties have this alignment; 0 if it does
+/// not have that property.
 ///
 /// # Errors
-/// EIO: the note has no head. ENOEXEC: it is damaged.
+/// EIO: the note has no header. ENOEXEC: it is damaged.
 pub fn bits(note: &[u8], align: usize, wanted: Option<u32>) -> Result<u32> {
     let (&head, content) = note.split_first_chunk::<HEAD>().ok_or(Errno::EIO)?;
     let (&name, content) = content.split_first_chunk().ok_or(Errno::EIO)?;
@@ -32,7 +32,7 @@ pub fn bits(note: &[u8], align: usize, wanted: Option<u32>) -> Result<u32> {
         let ([kind, len], value) =
             <[u32; 2]>::read_from_prefix(rest).map_err(|_| Errno::ENOEXEC)?;
         let padded = (len as usize).next_multiple_of(align);
-        // Each is there once, in order.
+        // Each property occurs once, in ascending order.
         if last.is_some_and(|last| kind <= last) || padded > value.len() {
             return Err(Errno::ENOEXEC);
         }

@@ -22,8 +22,8 @@ pub fn exit_group(status: u32) -> ! {
     exit_thread()
 }
 
-/// Ends the current thread; the last one ends the process with the status `code` (0 to 255), if
-/// nothing else ended it.
+/// Ends the current thread. The last one ends the process with the status `code` (0 to 255), unless
+/// the process was already ending.
 pub fn exit_alone(code: u32) -> ! {
     exit_with(code << 8)
 }
@@ -34,8 +34,8 @@ pub fn exit_with(status: u32) -> ! {
     exit_thread()
 }
 
-/// Ends the current thread. The last to begin that settles the process's exit status, unless it
-/// is.
+/// Ends the current thread. The last one to begin this sets the process's exit status, unless it is
+/// set already.
 pub fn exit_thread() -> ! {
     let thread: &Thread = &current();
     let process = thread.process();
@@ -45,23 +45,23 @@ pub fn exit_thread() -> ! {
     if settles && process.pid() == 1 {
         end_of_init(process);
     }
-    // Threads that learn of the end by its memory find no filters that others may not have.
+    // Threads that learn of the end through shared memory must not find the filters of this thread.
     thread.seccomp.leave();
     leave_memory(thread);
     process.return_memory();
     let space = thread.replace_space(None);
     thread.drop_files();
-    // Not with its last count, which may go in an interrupt.
+    // Dropped here, since the thread's last count may be dropped in an interrupt.
     let ring = thread.keyring.lock().take();
     drop(ring);
     ptrace::end_of_tracer(thread);
     let last = process.remove_thread(thread, space.as_deref().map(|space| &**space));
-    // Another thread may have given it filters until now.
+    // Until now, another thread may have given it filters.
     thread.seccomp.leave();
-    // The record is written when the memory is given back, for which others may wait.
+    // The record is written after the memory was freed, for which others may wait.
     let record = (last && acct::is_on())
         .then(|| acct::Record::of_ended(process, space.as_deref().map(|space| &**space)));
-    // With the last use the memory goes, while others can run.
+    // With the last user the memory is freed, while others can run.
     drop(space);
     pid_table::remove_thread(thread);
     futex::release_locks();
@@ -80,7 +80,7 @@ pub fn exit_thread() -> ! {
     unreachable!("a dead thread was scheduled")
 }
 
-/// Notifies other threads, through the memory that is shared with them, that this one ends.
+/// Notifies other threads that this one ends, through the memory that they share.
 pub(super) fn leave_memory(thread: &Thread) {
     thread.rseq.clear();
     let clear_tid = thread.own.with(|own| core::mem::take(&mut own.clear_tid));
@@ -90,9 +90,9 @@ pub(super) fn leave_memory(thread: &Thread) {
     if robust != 0 {
         futex::release_robust(robust, thread.tid(), thread.arch.is_compat());
     }
-    // Alone in its memory, nobody could look.
+    // If no other thread shares its memory, nobody could look.
     if clear_tid != 0 && space.users() > 1 && user::store_u32(clear_tid, 0).is_ok() {
-        // A bad address has no waiters.
+        // An invalid address has no waiters.
         _ = futex::wake(clear_tid, 1, futex::ANY, true);
     }
 }
@@ -106,7 +106,7 @@ fn end_of_init(process: &Process) -> ! {
     arch::power::off()
 }
 
-/// The last thread of `process` is gone.
+/// Ends `process`, whose last thread is gone.
 fn end_process(process: &Process) {
     process.timers.clear();
     process.leave_program();
@@ -122,7 +122,7 @@ fn end_process(process: &Process) {
             notify(child, heir);
         }
     });
-    // Soon: the parent sleeps until it is notified of the zombie that it sees.
+    // No delay here: the parent sleeps until it is notified of the zombie that it sees.
     let parent = match left {
         Left::Zombie(parent) => parent,
         Left::Orphaned(group) => {
@@ -137,8 +137,8 @@ fn end_process(process: &Process) {
     }
 }
 
-/// Notifies `child`, whose parent the current process was, by the signals that its threads asked
-/// for (PR_SET_PDEATHSIG).
+/// Sends `child`, whose parent was the current process, the signals that its threads requested
+/// (PR_SET_PDEATHSIG).
 fn notify_parent_of_death(child: &Process) {
     // Sending a signal takes the lock of the receiver's threads, so the signals are collected
     // first.
@@ -159,7 +159,7 @@ fn notify_parent_of_death(child: &Process) {
 fn notify(child: &Process, parent: &Process) {
     let mut number = child.exit_signal.load(Relaxed);
     if number != 0 && child.parent_exec_id() != parent.exec_id() {
-        // The parent's present program did not choose the signal.
+        // The parent has executed another program, which did not choose the signal.
         number = SIGCHLD;
     }
     let action = parent.signals.with_actions(|actions| actions.get(SIGCHLD));
@@ -178,7 +178,7 @@ fn notify(child: &Process, parent: &Process) {
     child.changed.wake_all();
 }
 
-/// Whether a process wants a signal when its children stop and go on.
+/// Whether a process wants a signal when its children stop and continue.
 pub(super) fn wants_stops(parent: &Process) -> bool {
     let action = parent.signals.with_actions(|actions| actions.get(SIGCHLD));
     action.handler != signal::SIG_IGN && action.flags & SA_NOCLDSTOP as usize == 0

@@ -11,8 +11,8 @@ use crate::mm::{AddressSpace, active};
 use core::ops::Range;
 use crossings::Kind;
 
-/// Resolves a fault of the current program on `address` of the user half, whether it or the kernel
-/// on its behalf wanted `access`; or says which signal it earns.
+/// Resolves a fault of the current program on `address` in the user half, caused by an `access` of
+/// the program or of the kernel on its behalf; otherwise returns the signal for the program.
 #[inline]
 pub fn handle_user_fault(address: usize, access: Access) -> core::result::Result<(), Signal> {
     match active::fault(address, access) {
@@ -24,8 +24,8 @@ pub fn handle_user_fault(address: usize, access: Access) -> core::result::Result
     }
 }
 
-/// Handles a fault that was not resolved at once. A function of its own, so that faults that are
-/// resolved need no stack for it.
+/// Handles a fault that was not resolved at once. It is a function of its own, so that faults that
+/// are resolved need no stack for it.
 #[cold]
 #[inline(never)]
 fn handle_failure(
@@ -46,10 +46,10 @@ fn handle_failure(
             Err(Failure::Denied) => break (SIGSEGV, SEGV_ACCERR),
             Err(Failure::BeyondEnd | Failure::Absent) => break (SIGBUS, BUS_ADRERR),
             Err(Failure::Paused) if wait_for_access(address, access) => {}
-            // The thread dies before its next try.
+            // The thread dies before it retries.
             Err(Failure::Paused) => break (SIGKILL, 0),
             Err(Failure::NoMemory) if oom::make_room() => {}
-            // The thread tries again as long as it lives, as on Linux.
+            // The thread retries as long as it lives, as on Linux.
             Err(Failure::NoMemory) if may_be_lost(address) => {
                 sched::cond_resched();
                 return Ok(());
@@ -62,8 +62,8 @@ fn handle_failure(
     Err(Signal { signo, code })
 }
 
-/// Resolves a fault of the current program for which a file has to be asked; else it fails as
-/// before.
+/// Resolves a fault of the current program that needs data from a file; otherwise fails as
+/// `before`.
 fn page_in(address: usize, access: Access, before: Failure) -> core::result::Result<(), Failure> {
     if before == Failure::Denied && access != Access::Write {
         return Err(before);
@@ -73,23 +73,23 @@ fn page_in(address: usize, access: Access, before: Failure) -> core::result::Res
 }
 
 /// Waits until a fork or a move lets the current program use its memory there; false if the current
-/// thread is to die.
+/// thread must die.
 fn wait_for_access(address: usize, access: Access) -> bool {
     let space = current().space();
     space.is_some_and(|space| space.wait_for_access(address, access).is_ok())
 }
 
-/// Whether the current program's memory there is no promise (MAP_DROPPABLE).
+/// Whether the current program's memory there is droppable (MAP_DROPPABLE).
 fn may_be_lost(address: usize) -> bool {
     let droppable = |vma: &Vma| vma.flags.contains(Flags::DROPPABLE);
     let space = current().space().filter(|_| !current().must_die());
     space.and_then(|space| space.with_vma(address, droppable)) == Some(true)
 }
 
-/// Makes the pages of a range present, as far as they are allowed. May wait.
+/// Makes the pages of a range present, as far as access is allowed. May sleep.
 ///
 /// # Errors
-/// ENOMEM, EFAULT; EINTR if the current thread is to die.
+/// ENOMEM, EFAULT; EINTR if the current thread must die.
 pub fn populate(space: &AddressSpace, range: Range<usize>, write: bool) -> Result<()> {
     for page in range.step_by(PAGE_SIZE) {
         while let Err(failure) = space.populate_page(page, write)? {

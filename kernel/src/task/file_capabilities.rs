@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 /// The attribute's name.
 pub const NAME: &[u8] = b"security.capability";
 
-/// Sizes of the revisions 2, and 3, which ends with the user that is root to the file.
+/// The sizes of revision 2, and of revision 3, which ends with the user ID of root in the file's
+/// namespace.
 const XATTR_CAPS_SZ_2: usize = 20;
 const XATTR_CAPS_SZ_3: usize = 24;
 const VFS_CAP_REVISION_2: u32 = 0x0200_0000;
@@ -18,15 +19,16 @@ const VFS_CAP_FLAGS_EFFECTIVE: u32 = 1;
 /// The capabilities that a program gets.
 #[derive(Clone, Copy)]
 pub struct FileCapabilities {
-    /// Granted to every caller.
+    /// Capabilities that every caller gets.
     pub permitted: u64,
-    /// As far as its caller may pass them on.
+    /// Capabilities that a caller gets if it has them as inheritable.
     pub inheritable: u64,
-    /// The capabilities are effective from the start.
+    /// Whether the capabilities are effective from the start.
     pub effective: bool,
 }
 
-/// The words of a value; EINVAL where it is of no known revision, or not as long as that is.
+/// The words of a value; EINVAL if its revision is unknown, or its length is not that of its
+/// revision.
 fn words(value: &[u8]) -> Result<[u32; 6]> {
     let mut words = [0; 6];
     for (word, bytes) in words.iter_mut().zip(value.as_chunks().0) {
@@ -38,12 +40,12 @@ fn words(value: &[u8]) -> Result<[u32; 6]> {
     }
 }
 
-/// EINVAL unless a value can be set.
+/// EINVAL if the value cannot be set.
 pub fn check(value: &[u8]) -> Result<()> {
     words(value).map(|_| ())
 }
 
-/// A value as it is read: where root is root to the file, of revision 2.
+/// A value as it is read: in revision 2 if the root user is 0.
 pub fn shown(mut value: Vec<u8>) -> Vec<u8> {
     if let Ok(words) = words(&value)
         && value.len() == XATTR_CAPS_SZ_3
@@ -57,7 +59,7 @@ pub fn shown(mut value: Vec<u8>) -> Vec<u8> {
 }
 
 impl FileCapabilities {
-    /// The capabilities in an attribute's value; none where another user is root to the file.
+    /// The capabilities in an attribute's value; `None` if its root is another user.
     ///
     /// # Errors
     /// EINVAL.

@@ -7,23 +7,23 @@ use crate::mm::user::UserPtr;
 use alloc::vec::Vec;
 use bpf::Instruction;
 
-/// Bytes of the structure as the current program lays it out: a count, and behind as many bytes as
-/// an address has, the address of the instructions.
+/// The size of the structure in the current program's ABI: a count, and the address of the
+/// instructions, at an offset of the size of an address.
 pub fn size() -> usize {
     if current().arch.is_compat() { 8 } else { 16 }
 }
 
-/// Where the instructions are.
+/// The location of the instructions.
 pub struct Place {
     start: usize,
     len: usize,
 }
 
 impl Place {
-    /// As the structure says.
+    /// Parses the structure.
     ///
     /// # Errors
-    /// EINVAL: it is none, or there are no instructions or too many.
+    /// EINVAL: it has the wrong size, or there are no instructions or too many.
     pub fn of(structure: &[u8]) -> Result<Place> {
         let (count, address) = structure.split_at(structure.len() / 2);
         let (&count, _) = count.split_first_chunk().ok_or(Errno::EINVAL)?;

@@ -71,18 +71,19 @@ impl CloneRequest {
     }
 }
 
-/// Namespaces that only CAP_SYS_ADMIN makes.
+/// Namespaces that only CAP_SYS_ADMIN may create.
 const PRIVILEGED: u32 =
     CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET;
 
-// All bits but those of the signal, and refused ones.
+// All bits except those of the signal, and refused ones.
 const _: () = assert!(
     abi::options::CLONE.mask()
         == !(CSIGNAL | PRIVILEGED | CLONE_NEWUSER) as u64 | CLONE_CLEAR_SIGHAND,
     "abi and clone disagree"
 );
 
-/// There is one namespace of each kind: a new one is refused, to the unprivileged as such.
+/// Refuses new namespaces, of which there is only one of each kind; without privileges the error is
+/// EPERM.
 ///
 /// # Errors
 /// EPERM, EINVAL.
@@ -97,7 +98,7 @@ pub fn check_namespaces(flags: u64) -> Result<()> {
     }
 }
 
-/// A number that is given back unless something takes it.
+/// A number that is freed unless it is taken over.
 struct Number(i32);
 
 impl Drop for Number {
@@ -108,8 +109,8 @@ impl Drop for Number {
     }
 }
 
-/// Makes a thread or a process that goes on as the current thread does with `frame`, but with
-/// result 0. The maker then calls [`Cloned::finish`], for which its frame is not borrowed.
+/// Creates a thread or a process that continues like the current thread, with `frame`, but with
+/// result 0. The caller then calls [`Cloned::finish`], while its frame is not borrowed.
 ///
 /// # Errors
 /// EINVAL, EAGAIN (too many), ENOMEM, EFAULT.
@@ -118,7 +119,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     let parent: &Thread = &current();
     let process = parent.process();
     let fork = process.several.fork(parent.tid(), &process.changed)?;
-    // A signal that came before is taken before, as on Linux.
+    // As on Linux, a signal that arrived before is handled before.
     if parent.signal_due() || parent.must_die() {
         return Err(Errno::ERESTARTNOINTR);
     }
@@ -140,7 +141,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         (process, None)
     };
     let stack = KernelStack::new()?;
-    // A thread in the same memory must not run handlers on its maker's alternate stack.
+    // A thread in the same memory must not run handlers on its creator's alternate stack.
     let keeps_altstack = !request.has(CLONE_VM) || request.has(CLONE_VFORK);
     let altstack = if keeps_altstack {
         parent.signals.own.with(|own| own.altstack)
@@ -185,11 +186,11 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         let siblings = request.has(CLONE_PARENT);
         if !pid_table::add_process(process.clone(), parent, siblings, &fork) {
             ptrace::unlink(&child);
-            // The thread and its process hold each other.
+            // The thread and its process refer to each other.
             process.drop_first_thread();
             return Err(Errno::ERESTARTNOINTR);
         }
-        // Without memory the child goes on without its limit.
+        // Without memory the child continues without its CPU limit.
         _ = process.timers.limit_cpu(&process);
     }
     pid_table::add_thread(child.clone());
@@ -205,7 +206,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     })
 }
 
-/// Gives a child that nobody knows yet its thread pointer, its inherited state, and its number.
+/// Gives a child that is not visible yet its thread pointer, its inherited state, and its number.
 ///
 /// # Errors
 /// ENOMEM.
@@ -230,20 +231,20 @@ fn set_up(child: &Arc<Thread>, parent: &Thread, request: &CloneRequest) -> Resul
     child.copy_io(parent, request.has(CLONE_IO))?;
     let tid = child.tid();
     if request.has(CLONE_CHILD_SETTID) {
-        // As on Linux, a bad address is the child's affair.
+        // As on Linux, an invalid address is ignored.
         let space = child.space();
         space.map_or(Ok(0), |space| {
             space.write(request.child_tid, &tid.to_ne_bytes())
         })?;
     }
     if request.has(CLONE_PARENT_SETTID) {
-        // Here too: the parent sees the number anyway.
+        // This too: the parent gets the number anyway.
         _ = user::store_u32(request.parent_tid, tid as u32);
     }
     Ok(())
 }
 
-/// Copies filters of system calls, and the tracer where that follows the child; returns the report
+/// Copies system-call filters, and attaches the tracer if it follows the child; returns the report
 /// to the tracer: an option (PTRACE_O_*) and an event.
 #[inline(always)]
 fn trace(child: &Arc<Thread>, parent: &Thread, request: &CloneRequest) -> Option<(u32, u32)> {
@@ -258,18 +259,18 @@ fn trace(child: &Arc<Thread>, parent: &Thread, request: &CloneRequest) -> Option
     let traced =
         event.is_some_and(|(option, _)| parent.reports(option)) || request.has(CLONE_PTRACE);
     if traced {
-        // Without memory the child goes on untraced.
+        // Without memory the child continues untraced.
         _ = ptrace::inherit(parent, child);
     }
     event
 }
 
-/// A thread or a process that was just made.
+/// A thread or a process that was just created.
 pub struct Cloned {
     tid: i32,
     /// The report to a tracer: an option (PTRACE_O_*) and an event.
     event: Option<(u32, u32)>,
-    /// The process that borrows the maker's memory, and that the maker waits for (vfork).
+    /// The process that borrows its creator's memory, and that the creator waits for (vfork).
     borrower: Option<Arc<Process>>,
 }
 
@@ -281,7 +282,7 @@ impl Cloned {
             ptrace::event(option, event, message);
         }
         if let Some(process) = self.borrower {
-            // Killed while it waits, the parent ends without its memory coming back.
+            // If the parent is killed while it waits, it ends without getting its memory back.
             _ = process.changed.wait_killable(|| !process.borrows_memory());
             if self.event.is_some() {
                 ptrace::event(PTRACE_O_TRACEVFORKDONE, PTRACE_EVENT_VFORK_DONE, message);
@@ -307,7 +308,7 @@ fn open_pidfd(
     Reserved::new(file, request.pidfd).map(Some)
 }
 
-/// Counted by `sched::admit`, until a thread takes that over.
+/// A count of `sched::admit`, which is dropped unless a thread takes it over.
 struct Admitted;
 
 impl Drop for Admitted {
@@ -345,7 +346,7 @@ fn copy_resources(request: &CloneRequest, parent: &Thread) -> Result<Resources> 
     })
 }
 
-/// Counted for its user, until a process or a further thread takes that over.
+/// A count of the user's tasks, which is dropped unless a process or another thread takes it over.
 struct Counted<'a>(&'a User);
 
 impl<'a> Counted<'a> {
@@ -356,7 +357,7 @@ impl<'a> Counted<'a> {
     #[inline]
     fn new(parent: &Thread, credentials: &'a Credentials) -> Result<Self> {
         let user = &*credentials.user;
-        // Nobody counts root's.
+        // Root's tasks are not limited.
         if credentials.uid == 0 || user.add_task_below(most_tasks(parent, credentials)) {
             Ok(Counted(user))
         } else {
@@ -371,7 +372,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// How many processes and further threads the user may have.
+/// The maximum number of processes and further threads of the user.
 #[cold]
 fn most_tasks(parent: &Thread, credentials: &Credentials) -> usize {
     if credentials.can(CAP_SYS_RESOURCE) || credentials.can(CAP_SYS_ADMIN) {

@@ -17,30 +17,30 @@ use crate::errno::Result;
 use crate::log;
 use machine::kallsyms::Return;
 
-/// Seconds between two looks, 0 for none (`hung_task_timeout_secs`).
+/// Seconds between two checks, 0 for none (`hung_task_timeout_secs`).
 static TIMEOUT: AtomicUsize = AtomicUsize::new(120);
-/// How many more threads are told of, −1 for all (`hung_task_warnings`).
+/// The number of further reports, −1 for no limit (`hung_task_warnings`).
 pub static WARNINGS: AtomicIsize = AtomicIsize::new(10);
-/// The time was changed.
+/// Woken when the timeout is changed.
 static CHANGED: WaitQueue = WaitQueue::new();
 
-/// Threads of a process that are looked at under its lock.
+/// The number of a process's threads that are checked at a time under its lock.
 const AT_ONCE: usize = 64;
-/// The callers that are printed.
+/// The number of callers that are printed.
 const DEPTH: usize = 24;
 
-/// Seconds between two looks.
+/// Seconds between two checks.
 pub fn timeout() -> usize {
     TIMEOUT.load(Relaxed)
 }
 
-/// Sets that; 0 for none.
+/// Sets the timeout; 0 for none.
 pub fn set_timeout(seconds: usize) {
     TIMEOUT.store(seconds, Relaxed);
     CHANGED.wake_all();
 }
 
-/// Makes the thread that looks.
+/// Creates the thread that checks.
 ///
 /// # Errors
 /// EAGAIN, ENOMEM.
@@ -62,20 +62,20 @@ fn run(_: usize) -> ! {
     }
 }
 
-/// The switches of a thread, if it sleeps and only a wake-up ends that.
+/// The number of context switches of a thread, if it sleeps and only a wake-up ends that.
 fn switches_asleep(thread: &Thread) -> Option<u64> {
     let (sleeps, preemptions) = thread.sched.switches();
     (thread.sched.state() == state::UNINTERRUPTIBLE).then_some(sleeps + preemptions)
 }
 
-/// The numbers of threads that sleep so and their switches, as far as there is memory, in
-/// ascending order. Tells of those that are among `before`, too.
+/// The numbers of such threads and their context switches, as far as there is memory, in ascending
+/// order. Reports those that are also in `before`.
 fn look(before: &[(i32, u64)], seconds: usize) -> Vec<(i32, u64)> {
     let mut asleep = Vec::new();
     let mut from = 1;
     while let Some(process) = pid_table::next_process(from) {
         let mut at = 0;
-        // One that ends lets those after it move up: who is passed over so is seen by another look.
+        // If a thread ends, those after it move up: one that is skipped is seen by the next check.
         while asleep.try_reserve(AT_ONCE).is_ok() {
             let threads = process.threads();
             let some = threads.iter().skip(at).take(AT_ONCE);
@@ -133,7 +133,7 @@ crate::selftest! {
         static WAITING: WaitQueue = WaitQueue::new();
         fn wait(_: usize) -> ! {
             WAITING.wait(|| READY.load(Relaxed));
-            // A sleep that a signal ends is not told of.
+            // Sleeps that a signal ends are not reported.
             _ = WAITING.wait_interruptible(|| false, None);
             unreachable!("nothing ends this");
         }

@@ -55,8 +55,8 @@ fn new_process(pid: i32) -> Result<Process> {
     }))
 }
 
-/// Begins the first thread: the code that this CPU ran until now becomes its idle thread. Once, on
-/// the boot CPU, with memory and the clock at hand.
+/// Begins the first thread: the code that this CPU ran until now becomes its idle thread. Called
+/// once, on the boot CPU, when memory and the clock are initialised.
 pub fn init() {
     clock::init();
     arch::vdso::init(clock::boot_ticks()).expect("memory for the vDSO");
@@ -94,7 +94,7 @@ pub fn start_cpu() {
     count_groups::apply(cpu::this(), current().sched.mode());
 }
 
-/// Makes a thread of the kernel that runs `entry(argument)`.
+/// Creates a kernel thread that runs `entry(argument)`.
 ///
 /// # Errors
 /// EAGAIN, ENOMEM.
@@ -106,7 +106,7 @@ pub fn spawn_kernel(name: &str, entry: fn(usize) -> !, argument: usize) -> Resul
     Ok(thread)
 }
 
-/// Makes such a thread for a bad end, and looks on.
+/// Creates a kernel thread that is expected to panic, and waits.
 #[cfg(feature = "selftest")]
 pub fn spawn_and_wait_for_panic(entry: fn(usize) -> !, argument: usize) -> ! {
     spawn_kernel("doomed", entry, argument).expect("memory for a thread");
@@ -124,7 +124,7 @@ fn new_thread(
     resources: Resources,
     name: &str,
 ) -> Result<Arc<Thread>> {
-    // The kernel's own have no number, and are in nobody's way.
+    // The kernel's own threads have no number and are not limited.
     let counted = tid != 0;
     if counted {
         sched::admit()?;
@@ -148,7 +148,7 @@ fn new_thread(
     }))
 }
 
-/// Makes process 1, which begins the first program.
+/// Creates process 1, which executes the first program.
 pub fn start_init() {
     make_init().expect("memory for process 1");
 }

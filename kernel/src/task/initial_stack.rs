@@ -19,24 +19,24 @@ const LONGEST: usize = 128 << 10;
 /// Bytes of a word.
 const WORD: usize = size_of::<usize>();
 
-/// Strings one after the other, each with its zero.
+/// Strings in a row, each with its zero.
 #[derive(Clone, Default)]
 pub struct Strings {
-    /// Whole strings, each with its zero: in pieces, since all of them can be more than the heap
-    /// has in one. These are full.
+    /// Full pieces of whole strings, each with its zero. There are several, since all strings
+    /// together can be larger than a heap allocation.
     full: Vec<Vec<u8>>,
-    /// The last piece.
+    /// The last piece, which is not full.
     piece: Vec<u8>,
-    /// Bytes in all.
+    /// The total size in bytes.
     len: usize,
     count: usize,
 }
 
-/// Beyond how many bytes a new piece begins.
+/// The size at which a new piece begins.
 const PIECE: usize = 64 << 10;
 
 impl Strings {
-    /// None.
+    /// No strings.
     pub const fn new() -> Self {
         Strings {
             full: Vec::new(),
@@ -96,7 +96,7 @@ impl Strings {
         Ok(())
     }
 
-    /// Appends the strings of `other`, without its first `skip`.
+    /// Appends the strings of `other` except the first `skip`.
     ///
     /// # Errors
     /// ENOMEM.
@@ -107,17 +107,17 @@ impl Strings {
         })
     }
 
-    /// Bytes of the strings themselves.
+    /// The size of the strings.
     pub fn bytes(&self) -> usize {
         self.len
     }
 
-    /// How many there are.
+    /// The number of strings.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Bytes on the stack, with a pointer each.
+    /// The size on the stack, with a pointer for each.
     pub fn size(&self) -> usize {
         self.len + self.count * WORD
     }
@@ -135,7 +135,7 @@ impl Strings {
     }
 }
 
-/// Where the parts of a new stack lie.
+/// The addresses of a new stack's parts.
 pub struct Layout {
     /// The stack pointer.
     pub sp: usize,
@@ -155,15 +155,15 @@ pub struct Extra<'a> {
     pub platform: &'a str,
     /// AT_RANDOM's bytes.
     pub random: [u8; 16],
-    /// Whether words have 64 bits, or 32.
+    /// Whether words have 64 or 32 bits.
     pub is_64bit: bool,
 }
 
-/// Fills the stack of `space` from `top` down. `auxiliary` gets the addresses of the path, the
-/// platform's name and the random bytes, and gives the auxiliary vector without its end.
+/// Fills the stack of `space` from `top` downward. `auxiliary` gets the addresses of the path, of
+/// the platform's name and of the random bytes, and returns the auxiliary vector without its end.
 ///
 /// # Errors
-/// E2BIG: it does not fit; ENOMEM.
+/// E2BIG: the strings do not fit; ENOMEM.
 pub fn build(
     space: &AddressSpace,
     top: usize,
@@ -228,11 +228,11 @@ fn write(space: &AddressSpace, at: usize, bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// The words at the stack pointer: written part by part, since they can be more than the heap has
-/// in one piece.
+/// The words at the stack pointer, written part by part, since they can be larger than a heap
+/// allocation.
 struct Table<'a> {
     space: &'a AddressSpace,
-    /// Where the part goes.
+    /// The address of the next part.
     at: usize,
     /// Bytes of a word.
     word: usize,

@@ -14,8 +14,8 @@ pub enum Direction {
     Write,
 }
 
-/// Bytes and calls that a thread has read and written so far, by [`Direction`]: it alone counts
-/// them.
+/// The bytes and calls that a thread has read and written so far, by [`Direction`]; only the thread
+/// itself counts them.
 pub struct Transfers([AtomicU64; 4]);
 
 /// Bytes read and written, and calls that read and wrote.
@@ -39,8 +39,8 @@ impl Transfers {
         add(&self.0[2 + direction as usize], 1);
     }
 
-    /// Counts a transfer by the current thread, whose counts these are, unless there was no file
-    /// for it; returns its result.
+    /// Counts a transfer by the current thread, which owns these counts, unless it failed for want
+    /// of a file; returns its result.
     #[inline(always)]
     pub fn count(&self, direction: Direction, done: Result<usize>) -> Result<usize> {
         match done {
@@ -58,7 +58,7 @@ impl Transfers {
         }
     }
 
-    /// Adds the counts of a thread that is gone. Under a lock.
+    /// Adds the counts of a thread that has ended. Called under a lock.
     pub(super) fn inherit(&self, from: &Transfers) {
         for (to, from) in self.0.iter().zip(&from.0) {
             add(to, from.load(Relaxed));
@@ -82,7 +82,7 @@ impl Default for Transfers {
 }
 
 impl Sums {
-    /// Both together.
+    /// The sum of both.
     pub fn plus(self, other: Sums) -> Sums {
         let both = |one: [u64; 2], other: [u64; 2]| [one[0] + other[0], one[1] + other[1]];
         Sums {
@@ -97,7 +97,7 @@ fn add(to: &AtomicU64, more: u64) {
     to.store(to.load(Relaxed) + more, Relaxed);
 }
 
-/// Counts the bytes that the current thread moved from file to file.
+/// Counts bytes that the current thread moved from file to file.
 pub fn count_both(done: Result<usize>) -> Result<usize> {
     if let Ok(bytes @ 1..) = done {
         current().transfers.add(Direction::Read, bytes);

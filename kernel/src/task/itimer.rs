@@ -31,10 +31,10 @@ const TICK: u64 = 4_000_000;
 /// `delaytimer_max`: the highest overrun count.
 const MOST_OVERRUNS: u64 = i32::MAX as u64;
 
-/// The clock of a timer.
+/// The clock that a timer counts.
 #[derive(Clone)]
 pub enum Base {
-    /// Time that passes, and the clock of absolute times.
+    /// Elapsed time; absolute times are those of this clock.
     Wall(Wall),
     /// CPU time of a process.
     Process(Weak<Process>),
@@ -51,7 +51,7 @@ pub struct Request {
     pub clock: i32,
     /// SIGEV_*.
     pub kind: u32,
-    /// The signal and its value, also where none is sent.
+    /// The signal and its value, also if none is sent.
     pub signal: u32,
     pub value: u64,
     /// The thread, with SIGEV_THREAD_ID.
@@ -61,14 +61,14 @@ pub struct Request {
 /// The receiver of a timer's expirations.
 #[derive(Clone)]
 pub enum Notice {
-    /// Nobody: the program only asks for the time left.
+    /// No receiver: the program only asks for the remaining time.
     None,
-    /// The process, as the kernel does for setitimer.
+    /// The process, by a signal like those of setitimer.
     Interval(u32),
-    /// The process, which used the CPU time that it may: it is warned each second, and killed at
-    /// the hard limit.
+    /// The process, which has used up its CPU time: it is warned each second, and killed at the
+    /// hard limit.
     CpuLimit,
-    /// The process, or a thread of it, by a signal with the timer's id and a value.
+    /// The process, or one of its threads, by a signal with the timer's id and a value.
     Signal {
         number: u32,
         value: u64,
@@ -78,33 +78,33 @@ pub enum Notice {
 
 #[derive(Default)]
 struct State {
-    /// When it expires next, in ns of its base; 0 for never.
+    /// The next expiry, in ns of the timer's base; 0 for never.
     next: u64,
-    /// Nanoseconds between expiries; 0 for only one.
+    /// Nanoseconds between expiries; 0 for a single one.
     interval: u64,
-    /// The clock that `next` is a time of, where the base is time that passes.
+    /// The clock of `next`, if the base is elapsed time.
     wall: Wall,
-    /// Expiries since the last signal (its overrun).
+    /// Expiries since the last signal (the overrun).
     ignored: u64,
-    /// The overruns that the last delivered signal had.
+    /// The overrun of the last delivered signal.
     reported: u64,
-    /// Whether a signal waits for delivery. Until then the timer rests: however short its interval,
-    /// there is one signal.
+    /// Whether a signal is pending. Until it is delivered, the timer rests: however short its
+    /// interval, there is one signal.
     queued: bool,
     armed: Option<Timer>,
-    /// The time of its base when it was looked at last.
+    /// The time of its base at the last check.
     seen: u64,
-    /// Nothing ran since then: it is not looked at before a thread returns to its program.
+    /// Nothing ran since then: the timer is not checked before a thread returns to its program.
     rests: bool,
-    /// Looks under way whether it is due. Nobody sets it meanwhile: the time that a look goes by
-    /// may be that of another clock, and no signal comes once it is set.
+    /// The number of checks in progress. The timer is not set meanwhile: a check may use the time
+    /// of another clock, and no signal may be sent after the timer was set.
     looks: u32,
     /// The timer was deleted, or its owner has ended: it is never set again.
     ended: bool,
 }
 
 impl State {
-    /// Goes on to the first expiry after `now`; returns how many there were until then.
+    /// Advances to the first expiry after `now`; returns the number of expiries until then.
     fn advance(&mut self, now: u64) -> u64 {
         let times = 1 + now.saturating_sub(self.next) / self.interval;
         self.next = self
@@ -114,7 +114,7 @@ impl State {
     }
 }
 
-/// A signal that a timer sends, and to whom.
+/// A signal that a timer sends, and its receiver.
 type Message = (Arc<Process>, Option<Arc<Thread>>, Info);
 
 /// A timer.
@@ -125,21 +125,21 @@ pub struct SignalTimer {
     notice: Notice,
     state: Mutex<State>,
     turn: Turn,
-    /// Whether it is in the list of those that rest; it may have been set again since.
+    /// Whether it is on the list of resting timers; it may have been set again since.
     is_listed: AtomicBool,
-    /// Registered while the timer has to learn that the time of day was set.
+    /// The registration for changes of the time of day.
     following: Following,
-    /// The request that made a POSIX timer, and the charge to its maker's user: a signal may wait
-    /// for each.
+    /// The request that created a POSIX timer, and the charge to its creator's user, since each may
+    /// have a pending signal.
     made: Option<(Request, Charge)>,
 }
 
 /// The setting of a timer, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Setting {
-    /// Until it expires; 0 for never.
+    /// The time until it expires; 0 for never.
     pub left: u64,
-    /// Between expiries; 0 for only one.
+    /// The time between expiries; 0 for a single one.
     pub interval: u64,
 }
 
@@ -165,7 +165,7 @@ impl SignalTimer {
         })
     }
 
-    /// The request that made a POSIX timer.
+    /// The request that created a POSIX timer.
     pub fn request(&self) -> Option<Request> {
         self.made.as_ref().map(|(request, _)| *request)
     }
@@ -175,7 +175,7 @@ impl SignalTimer {
         self.now_by(wall, Process::usage)
     }
 
-    /// The same for a look: of many threads, as of the last tick.
+    /// The time for a check: for a process of many threads, the time as of the last tick.
     fn recent(&self, wall: Wall) -> u64 {
         self.now_by(wall, Process::recent_usage)
     }
@@ -193,9 +193,9 @@ impl SignalTimer {
         time::ticks_to_ns(ticks)
     }
 
-    /// When to look next, in ticks of the counter, for the timer to be where it expires; `now` is
-    /// the time of its base. Time that passes is never less than CPU time of a single thread, and
-    /// an early look does no harm. CPU time is looked at no more often than Linux's clock ticks.
+    /// When to check next whether the timer expires, in ticks of the counter; `now` is the time of
+    /// its base. Elapsed time is never less than the CPU time of a single thread, and an early
+    /// check does no harm. CPU time is checked no more often than Linux's clock ticks.
     fn look_at(&self, state: &State, now: u64) -> u64 {
         let process = match &self.base {
             Base::Wall(_) => return state.wall.deadline(state.next),
@@ -209,8 +209,8 @@ impl SignalTimer {
         clock::deadline_in((left / threads as u64).max(TICK))
     }
 
-    /// Where nothing ran since the last look, nobody looks until a thread goes on that could make
-    /// it expire; false if somebody must.
+    /// If nothing ran since the last check, the timer rests until a thread continues that could
+    /// make it expire; false if it must be checked.
     fn rest(self: &Arc<Self>, state: &mut State, now: u64) -> bool {
         let seen = core::mem::replace(&mut state.seen, now);
         if seen != now || matches!(self.base, Base::Wall(_)) {
@@ -225,7 +225,7 @@ impl SignalTimer {
             }
             _ => (self.process.upgrade(), None),
         };
-        // Of one that has ended, the time stays.
+        // The CPU time of an ended process no longer changes.
         let Some(process) = process else { return true };
         if !process.timers.list_resting(self) {
             return false;
@@ -261,10 +261,11 @@ impl SignalTimer {
         self.left(&self.state.lock())
     }
 
-    /// Sets the timer; returns the old setting. `absolute`: `left` is a time of the timer's clock.
+    /// Sets the timer; returns the old setting. If `absolute`, `left` is a time of the timer's
+    /// clock.
     ///
     /// # Errors
-    /// EINVAL: it was deleted meanwhile. ENOMEM: it stays as it was.
+    /// EINVAL: it was deleted meanwhile. ENOMEM: it is unchanged.
     pub fn set(self: &Arc<Self>, new: Setting, absolute: bool) -> Result<Setting> {
         let wall = match self.base {
             Base::Wall(wall) if absolute => wall,
@@ -298,7 +299,7 @@ impl SignalTimer {
         Ok(old)
     }
 
-    /// Stops the timer for good: also a thread that found it before does not set it again.
+    /// Stops the timer for good: a thread that found it before cannot set it again.
     fn end(&self) {
         let mut state = self.lock_between_looks();
         let ended = State {
@@ -310,8 +311,8 @@ impl SignalTimer {
         drop(stale);
     }
 
-    /// The state, once no look is under way: each is an interrupt of another CPU, which ends soon
-    /// (Linux's `hrtimer_cancel`).
+    /// Locks the state when no check is in progress. Each check is an interrupt on another CPU,
+    /// which ends soon (Linux's `hrtimer_cancel`).
     fn lock_between_looks(&self) -> MutexGuard<'_, State> {
         loop {
             let state = self.state.lock();
@@ -328,8 +329,8 @@ impl SignalTimer {
         self.state.lock().reported.min(MOST_OVERRUNS) as i32
     }
 
-    /// Looks again when the timer expires, as it seems at `now`, but not before `earliest`; not
-    /// while a signal waits.
+    /// Schedules the next check: at the timer's expiry, estimated at `now`, but not before
+    /// `earliest`; not while a signal is pending.
     fn arm(self: &Arc<Self>, state: &mut State, now: u64, earliest: u64) {
         if state.next != 0 && !state.queued && self.process.strong_count() > 0 {
             let at = self.look_at(state, now).max(earliest);
@@ -338,13 +339,13 @@ impl SignalTimer {
         }
     }
 
-    /// Whether this is the timer of alarm(2), which goes on when its signal is taken.
+    /// Whether this is the timer of alarm(2), which continues when its signal is taken.
     fn is_alarm(&self) -> bool {
         matches!(self.notice, Notice::Interval(SIGALRM))
     }
 
-    /// The signal that it sends at `now`, by its own clock; none where nobody is to know, or
-    /// would.
+    /// The signal to send at `now`, by the timer's clock; `None` if there is no receiver, or the
+    /// receiver would ignore it.
     fn message(&self, now: u64) -> Option<Message> {
         let process = self.process.upgrade()?;
         let (info, thread) = match &self.notice {
@@ -370,13 +371,13 @@ impl SignalTimer {
         wanted.then_some((process, thread, info))
     }
 
-    /// The timer has expired: it rests until its signal is delivered, or goes on. Returns the time
-    /// before which it need not be looked at again.
+    /// Handles an expiry: the timer rests until its signal is delivered, or continues. Returns the
+    /// time before which it need not be checked again.
     fn pass(&self, state: &mut State, now: u64, is_told: bool) -> u64 {
         match self.notice {
             _ if state.interval == 0 => state.next = 0,
             Notice::Signal { .. } if !is_told => {
-                // Nobody is notified: no more often than Linux's clock ticks.
+                // No signal is sent: check no more often than Linux's clock ticks.
                 state.ignored += state.advance(now);
                 return clock::deadline_in(TICK);
             }
@@ -387,7 +388,7 @@ impl SignalTimer {
         0
     }
 
-    /// Its signal is delivered: a timer that repeats goes on.
+    /// Its signal is being delivered: a periodic timer continues.
     fn rearm(self: &Arc<Self>, state: &mut State) {
         state.reported = 0;
         if core::mem::take(&mut state.queued) && state.interval > 0 {
@@ -408,22 +409,22 @@ impl Expire for SignalTimer {
 }
 
 impl SignalTimer {
-    /// A look at the timer begins; the clock that it is set on.
+    /// Begins a check; returns the clock on which the timer is set.
     pub(super) fn begin_look(&self) -> Wall {
         let mut state = self.state.lock();
         state.looks += 1;
         state.wall
     }
 
-    /// The look is over.
+    /// Ends a check.
     pub(super) fn end_look(&self) {
         self.state.lock().looks -= 1;
     }
 
-    /// Looks whether it is due, and sends its signal.
+    /// Checks whether the timer is due, and sends its signal.
     fn look(self: &Arc<Self>, wall: Wall) {
-        // One reading of the clock decides both whether the timer is due and the report: a limit
-        // that is reached in between is no mere warning.
+        // One reading of the clock decides both whether the timer is due and what is reported, so
+        // that a limit that is reached in between is not reported as a mere warning.
         let now = self.recent(wall);
         let message = self.message(now);
         let mut state = self.state.lock();
@@ -461,18 +462,17 @@ impl SignalTimer {
     }
 }
 
-/// A thread that goes on to its program resumes the timers of its process that rest.
+/// Makes a thread resume the resting timers of its process before it returns to its program.
 fn ask_to_resume(thread: &Thread) {
     thread.arch.work.fetch_or(CPU_TIMERS, Relaxed);
-    // It may have looked at its work before, and run its program.
+    // The thread may have tested its work word before, and returned to its program.
     fence(SeqCst);
     if thread.arch.is_running() {
         smp::kick(thread.sched.cpu());
     }
 }
 
-/// The current thread goes on to its program: what was not looked at while its process rested is
-/// again.
+/// The current thread returns to its program: resting timers of its process are checked again.
 #[cold]
 pub(super) fn resume() {
     let thread = current();
@@ -481,7 +481,7 @@ pub(super) fn resume() {
 }
 
 impl SignalTimer {
-    /// It is looked at again, if it rests.
+    /// Schedules a check, if the timer rests.
     fn resume(self: &Arc<Self>) {
         let now = self.recent(Wall::Monotonic);
         let mut state = self.state.lock();
@@ -497,7 +497,7 @@ impl Follow for SignalTimer {
         let mut state = self.state.lock();
         if state.wall != Wall::Monotonic && state.armed.is_some() {
             let stale = state.armed.take();
-            // Of a clock of the wall, its own times say when.
+            // A timer on elapsed time does not need `now`.
             self.arm(&mut state, 0, 0);
             drop(state);
             drop(stale);
@@ -508,7 +508,7 @@ impl Follow for SignalTimer {
 /// POSIX timers by id.
 struct Posix {
     timers: HashMap<i32, Arc<SignalTimer>>,
-    /// The id that the next one gets, unless another has it: ids come again late, as on Linux.
+    /// The id that the next timer gets if it is free: as on Linux, ids are reused late.
     next: i32,
 }
 
@@ -531,12 +531,12 @@ pub struct Timers {
     interval: Mutex<[Option<Arc<SignalTimer>>; 3]>,
     posix: Mutex<Posix>,
     cpu_limit: Mutex<Option<Arc<SignalTimer>>>,
-    /// Timers of any process that wait for this one's CPU time, or a thread's, and rest.
+    /// Resting timers of any process that count the CPU time of this process or of its threads.
     resting: Mutex<Vec<Weak<SignalTimer>>>,
 }
 
 impl Timers {
-    /// None.
+    /// No timers.
     pub const fn new() -> Self {
         Timers {
             interval: Mutex::new([const { None }; 3]),
@@ -549,7 +549,7 @@ impl Timers {
         }
     }
 
-    /// Adds one that rests; false where there is no memory for it.
+    /// Adds a resting timer; false if there is no memory for it.
     fn list_resting(&self, timer: &Arc<SignalTimer>) -> bool {
         if timer.is_listed.load(Relaxed) {
             return true;
@@ -557,7 +557,7 @@ impl Timers {
         let mut resting = self.resting.lock();
         if resting.len() == resting.capacity() {
             resting.retain(|timer| timer.strong_count() > 0);
-            // As many again, so that it is seldom gone through.
+            // The capacity is doubled, so that the list is seldom scanned.
             let more = resting.len() + 1;
             if resting.try_reserve(more).is_err() {
                 return false;
@@ -568,7 +568,7 @@ impl Timers {
         true
     }
 
-    /// Those that rest are looked at again.
+    /// Schedules checks of all resting timers.
     fn resume(&self) {
         loop {
             let timer = self.resting.lock().pop();
@@ -601,7 +601,7 @@ impl Timers {
         Ok(timer.insert(new).clone())
     }
 
-    /// Sets RLIMIT_CPU of `process`, whose timers these are, as its limits say now.
+    /// Sets the RLIMIT_CPU timer of `process`, which owns these timers, according to its limits.
     ///
     /// # Errors
     /// ENOMEM.
@@ -622,14 +622,14 @@ impl Timers {
         drop(limit);
         let left = match seconds {
             INFINITY => 0,
-            // As on Linux, no time at all is a second.
+            // As on Linux, a limit of zero is one second.
             seconds => (seconds.max(1) as u64).saturating_mul(clock::SECOND),
         };
         let interval = clock::SECOND;
         timer.set(Setting { left, interval }, true).map(drop)
     }
 
-    /// Makes a POSIX timer of the current process; returns its id. `asked` gets the id.
+    /// Creates a POSIX timer of the current process; returns its id. `asked` gets the id.
     ///
     /// # Errors
     /// EAGAIN, ENOMEM.
@@ -652,7 +652,7 @@ impl Timers {
         known.ok_or(Errno::EINVAL)
     }
 
-    /// The ids of the POSIX timers, the last first.
+    /// The ids of the POSIX timers, the newest first.
     ///
     /// # Errors
     /// ENOMEM.
@@ -677,7 +677,7 @@ impl Timers {
         Ok(())
     }
 
-    /// Exec: POSIX timers go.
+    /// Deletes the POSIX timers on exec.
     pub(super) fn exec(&self) {
         let mut posix = self.posix.lock();
         if posix.timers.is_empty() {
@@ -688,7 +688,7 @@ impl Timers {
         end_all(gone);
     }
 
-    /// The process ends: all timers go.
+    /// Deletes all timers at the end of the process.
     pub(super) fn clear(&self) {
         self.exec();
         let gone = core::mem::take(&mut *self.interval.lock());
@@ -723,7 +723,7 @@ crate::selftest! {
     }
 }
 
-/// The signal of a POSIX timer of the current process is delivered: it learns of the overruns.
+/// The signal of a POSIX timer of the current process is being delivered: fills in the overrun.
 #[cold]
 pub(super) fn delivered(info: &mut Info) {
     if let Ok(timer) = current().process().timers.posix(info.timer_id()) {
@@ -733,7 +733,7 @@ pub(super) fn delivered(info: &mut Info) {
     }
 }
 
-/// The current process takes a SIGALRM: its interval timer goes on, if it rests.
+/// The current process takes a SIGALRM: its interval timer continues, if it rests.
 #[cold]
 pub(super) fn alarm_taken() {
     let timer = current().process().timers.interval.lock()[0].clone();

@@ -12,8 +12,8 @@ pub fn session_of_group(group: i32) -> Option<i32> {
     pid_table::find_of_group(group, |process| Some(process.session()))
 }
 
-/// Whether nobody outside the group but in its session is the parent of a member: nobody could
-/// continue a stopped one.
+/// Whether no member's parent is in the session but outside the group, so that nobody could
+/// continue a stopped member.
 pub fn is_orphaned(group: i32) -> bool {
     !pid_table::any_of_group_with_parent(group, is_guarded)
 }
@@ -27,14 +27,14 @@ fn guards(parent: &Process, process: &Process) -> bool {
     parent.group() != process.group() && parent.session() == process.session() && parent.pid() != 1
 }
 
-/// `parent` lets go of a child: if this orphans the child's group, [`hang_up`].
+/// `parent` gives up a child: if this orphans the child's group, calls [`hang_up`].
 pub(super) fn orphaned_by(parent: &Process, child: &Process) {
     if guards(parent, child) && is_orphaned(child.group()) {
         hang_up(child.group());
     }
 }
 
-/// An orphaned group with stopped members is hung up and continued.
+/// If an orphaned group has stopped members, sends it SIGHUP and SIGCONT.
 pub(super) fn hang_up(group: i32) {
     let stopped = |member: &Arc<Process>| member.signals.stop.is_stopped().then_some(());
     if pid_table::find_of_group(group, stopped).is_some() {

@@ -10,9 +10,9 @@ use linux_raw_sys::general::*;
 /// Soft and hard limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limit {
-    /// In force.
+    /// The limit in force.
     pub soft: usize,
-    /// The bound of the soft one.
+    /// The upper bound of the soft limit.
     pub hard: usize,
 }
 
@@ -21,9 +21,9 @@ pub const INFINITY: usize = usize::MAX;
 /// Kinds of limits: RLIMIT_CPU (0) to RLIMIT_RTTIME (15).
 const KINDS: usize = 16;
 
-/// The limits of a process. A single value is read without the lock, which keeps a pair together.
+/// The limits of a process. A single value is read without the lock, which keeps pairs consistent.
 pub struct Limits {
-    /// Soft and hard by turns.
+    /// Soft and hard limits, alternating.
     values: [AtomicUsize; 2 * KINDS],
     pairs: Mutex<()>,
 }
@@ -51,7 +51,7 @@ impl Limits {
         }
     }
 
-    /// A copy, as fork makes it. Inlined, so that it is made where it stays.
+    /// A copy for fork. Inlined, so that it is built in place.
     #[inline(always)]
     pub fn fork(&self) -> Self {
         let _pairs = self.pairs.lock();
@@ -74,14 +74,14 @@ impl Limits {
         self.soft_of(kind).load(Relaxed)
     }
 
-    /// Raises the soft limit `kind`, which is a RLIMIT_*, whatever the hard one is.
+    /// Raises the soft limit `kind` (RLIMIT_*) regardless of the hard limit.
     pub(super) fn raise(&self, kind: u32, by: usize) {
         let _pairs = self.pairs.lock();
         let raised = self.soft(kind).saturating_add(by);
         self.soft_of(kind).store(raised, Relaxed);
     }
 
-    /// Lowers the soft limit `kind`, which is a RLIMIT_*, where it is above `most`.
+    /// Lowers the soft limit `kind` (RLIMIT_*) to `most` if it is higher.
     pub(super) fn lower(&self, kind: u32, most: usize) {
         let _pairs = self.pairs.lock();
         self.soft_of(kind).fetch_min(most, Relaxed);

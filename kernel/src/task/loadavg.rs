@@ -5,20 +5,21 @@ use super::clock::{self, SECOND};
 use super::sched;
 use crate::sync::Mutex;
 
-/// Bits after the point.
+/// Bits of the fraction.
 pub const SHIFT: u32 = 11;
 const ONE: u64 = 1 << SHIFT;
-/// How often the averages move, in ns.
+/// The interval at which the averages are updated, in ns.
 const STEP: u64 = 5 * SECOND;
 /// The factor by which an average decays in a step: e to the power of -5 s over 1, 5 and 15
 /// minutes.
 const KEPT: [u64; 3] = [1884, 2014, 2037];
-/// Steps that are counted one by one; longer pauses count as this many.
+/// The maximum number of steps to compute; longer pauses count as this many.
 const MOST_STEPS: u64 = 720;
 
 static AVERAGES: Mutex<([u64; 3], u64)> = Mutex::new(([0; 3], 0));
 
-/// The three averages. They move when read: the threads running then stand for the time since.
+/// The three averages. They are updated when they are read: the number of threads running then
+/// stands for the time since.
 pub fn averages() -> [u64; 3] {
     let active = sched::runnable() as u64 * ONE;
     let now = clock::monotonic_ns();

@@ -22,7 +22,7 @@ pub enum Scope {
 /// The number of the last barrier.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// Waits until a barrier has come to pass on every CPU that runs a program of `scope`.
+/// Waits until every CPU that runs a program of `scope` has executed a barrier.
 pub fn wait(scope: Scope) {
     let own = cpu::this().sched().active_space();
     wait_for_others(|other| {
@@ -34,16 +34,16 @@ pub fn wait(scope: Scope) {
     });
 }
 
-/// Waits until every CPU follows the modes of emulated instructions.
+/// Waits until every CPU applies the present modes of emulated instructions.
 pub fn sync_emulation_modes() {
     emulation::apply_modes();
     wait_for_others(|_| true);
-    // This thread may have come to another CPU meanwhile.
+    // This thread may have moved to another CPU meanwhile.
     emulation::apply_modes();
 }
 
-/// Waits until every CPU that is `concerned` has passed a barrier. The CPUs that this thread runs
-/// on meanwhile pass it by running this.
+/// Waits until every `concerned` CPU has executed a barrier. The CPUs on which this thread runs
+/// meanwhile execute one by running this code.
 fn wait_for_others(concerned: impl Fn(&cpu::Cpu) -> bool) {
     fence(SeqCst);
     let number = LAST.fetch_add(1, SeqCst) + 1;
@@ -63,7 +63,7 @@ fn wait_for_others(concerned: impl Fn(&cpu::Cpu) -> bool) {
     fence(SeqCst);
 }
 
-/// Another CPU wants something of this one, maybe a barrier.
+/// Handles rare requests of other CPUs, such as a barrier.
 pub fn interrupt() {
     let seen = &cpu::this().sched();
     let last = LAST.load(SeqCst);
@@ -77,8 +77,8 @@ pub fn interrupt() {
     }
 }
 
-/// Makes a CPU pass a barrier soon, and so come to [`watchdog::interrupt`]: an interrupt that wants
-/// nothing rare has no test for it.
+/// Makes a CPU execute a barrier soon, and so reach [`watchdog::interrupt`]: interrupts without a
+/// rare request do not test for it.
 pub fn kick(other: &cpu::Cpu) {
     LAST.fetch_add(1, SeqCst);
     smp::kick(other.index());
@@ -91,7 +91,8 @@ crate::selftest! {
         sync_emulation_modes();
         let last = LAST.load(SeqCst);
         let all = (0..crate::arch::MAX_CPUS).filter_map(cpu::get);
-        // A CPU that the thread came to meanwhile passed the barrier so; its interrupt may be due.
+        // A CPU to which this thread moved meanwhile has executed the barrier that way; its
+        // interrupt may be pending.
         all.filter(|other| other.index() != own).for_each(|other| {
             while other.index() != cpu::this().index() && other.sched().barrier_seen() < last {
                 sched::cond_resched();

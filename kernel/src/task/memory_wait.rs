@@ -6,7 +6,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::AddressSpace;
 use core::ptr;
 
-/// Queues that spaces share, so that a space needs no room for a rare wait.
+/// Queues that address spaces share, so that a space needs no room for a rare wait.
 static QUEUES: [WaitQueue; 16] = [const { WaitQueue::new() }; 16];
 
 fn queue(space: &AddressSpace) -> &'static WaitQueue {
@@ -14,11 +14,11 @@ fn queue(space: &AddressSpace) -> &'static WaitQueue {
     &QUEUES[(lines ^ lines >> 4 ^ lines >> 8) % QUEUES.len()]
 }
 
-/// Waits until `ready` holds of a space. A thread that is to die already has its last accesses
-/// before it, which others may wait for: it waits as long as it takes.
+/// Waits until `ready` holds for a space. A thread that had to die before the call has its last
+/// accesses to do, for which others may wait: it waits as long as necessary.
 ///
 /// # Errors
-/// EINTR: the current thread is to die since.
+/// EINTR: the current thread has to die since the call.
 pub fn wait(space: &AddressSpace, ready: &dyn Fn() -> bool) -> Result<()> {
     let queue = queue(space);
     if current().must_die() {
@@ -28,7 +28,7 @@ pub fn wait(space: &AddressSpace, ready: &dyn Fn() -> bool) -> Result<()> {
     queue.wait_killable(ready).map_err(|_| Errno::EINTR)
 }
 
-/// `ready` may hold.
+/// Wakes waiters, since `ready` may hold.
 pub fn wake(space: &AddressSpace) {
     queue(space).wake_all();
 }

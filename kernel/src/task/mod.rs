@@ -104,12 +104,12 @@ pub fn rlimit(kind: u32) -> usize {
     current().process().limits.soft(kind)
 }
 
-/// Whether the current process has `capability` (CAP_*) in force.
+/// Whether the current process has `capability` (CAP_*) in its effective set.
 pub fn can(capability: u32) -> bool {
     current().with_credentials(|who| who.can(capability))
 }
 
-/// EPERM unless the current process has `capability` (CAP_*) in force.
+/// EPERM unless the current process has `capability` (CAP_*) in its effective set.
 pub fn require(capability: u32) -> Result<()> {
     if can(capability) {
         current().process().use_privilege();

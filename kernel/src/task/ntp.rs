@@ -26,7 +26,7 @@ use crate::sync::Mutex;
 
 struct State {
     ntp: Ntp,
-    /// Moves the clock, where that is due some time.
+    /// The timer that adjusts the clock, if an adjustment is due at some time.
     armed: Option<Timer>,
 }
 
@@ -42,8 +42,8 @@ impl State {
     }
 }
 
-/// The work that moves the clock; where that leaps, it is queued to notify followers, which may
-/// wait.
+/// The work that adjusts the clock. If the clock leaps, it is queued to notify followers, which may
+/// sleep.
 struct Mover(work_queue::Link);
 
 impl Expire for Mover {
@@ -53,7 +53,7 @@ impl Expire for Mover {
         state.ntp.advance(clock::monotonic_ns());
         state.publish();
         let leaps = state.ntp.tai() != before;
-        // There is memory for it: this CPU's queue had it among its members until now.
+        // There is memory for it: until now it was a member of this CPU's queue.
         let armed = arm(&state.ntp, self.clone()).unwrap_or(None);
         let spent = core::mem::replace(&mut state.armed, armed);
         drop(state);
@@ -87,11 +87,10 @@ pub fn now() -> Ntp {
     ntp
 }
 
-/// Changes it, and sets the time of day forward by `step` ns or back before that; the discipline as
-/// it is then.
+/// Changes the discipline, after stepping the time of day by `step` ns; returns the new discipline.
 ///
 /// # Errors
-/// ENOMEM, EINVAL (no such time of day), and nothing is changed.
+/// ENOMEM, EINVAL (no such time of day); then nothing is changed.
 pub fn change(step: Option<i64>, change: impl FnOnce(&mut Ntp)) -> Result<Ntp> {
     let mover = try_arc(Mover(work_queue::Link::default()))?;
     let mut state = STATE.lock();
@@ -118,8 +117,8 @@ pub fn change(step: Option<i64>, change: impl FnOnce(&mut Ntp)) -> Result<Ntp> {
     Ok(ntp)
 }
 
-/// Sets the time of day by the offset that `offset` makes of CLOCK_MONOTONIC, in ns. The rate
-/// stays, and the timer that moves the clock goes on.
+/// Sets the time of day by the offset that `offset` computes from CLOCK_MONOTONIC, in ns. The rate
+/// is unchanged, and the timer that adjusts the clock continues.
 ///
 /// # Errors
 /// Those of `offset`.

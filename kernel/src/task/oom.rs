@@ -16,13 +16,13 @@ use crate::mm::{AddressSpace, PAGE_SIZE, frame};
 use crate::net::unix::inflight;
 use crate::sync::Mutex;
 
-/// How long the victim's end is waited for while none of its memory comes back, in nanoseconds.
+/// How long to wait for the victim's end while it frees no memory, in nanoseconds.
 const PATIENCE: u64 = 10_000_000_000;
-/// The parts of its memory that a victim gives back, each within that time.
+/// The number of parts in which a victim frees its memory, each within that time.
 const PARTS: usize = 64;
-/// How long a thread that wants memory waits before it looks again, in nanoseconds.
+/// How long a thread that needs memory waits before it checks again, in nanoseconds.
 const PAUSE: u64 = 4_000_000;
-/// The last victim; only the thread that chooses looks at it.
+/// The last victim; only the thread that chooses accesses it.
 static VICTIM: Mutex<Option<Victim>> = Mutex::new(None);
 /// Held by the thread that chooses a victim.
 static CHOOSING: AtomicBool = AtomicBool::new(false);
@@ -33,8 +33,8 @@ const NEVER: i32 = -1000;
 struct Victim {
     process: Weak<Process>,
     space: Arc<AddressSpace>,
-    /// Pages it held at the last progress, the pages that it must free next, and the deadline for
-    /// that in ticks.
+    /// The pages that it held at its last progress, the pages that it must free next, and the
+    /// deadline for that in ticks.
     pages: usize,
     part: usize,
     until: u64,
@@ -52,7 +52,7 @@ impl Victim {
         }
     }
 
-    /// Whether the victim has not ended, and gave a part of its memory back lately.
+    /// Whether the victim has not ended, and freed a part of its memory recently.
     fn is_ending(&mut self) -> bool {
         let pages = pages(&self.space);
         if pages + self.part <= self.pages {
@@ -66,30 +66,30 @@ impl Victim {
         process.is_some_and(|process| !process.is_zombie())
     }
 
-    /// The last possible victim is waited for however slowly it ends; but not if it waits for the
-    /// current thread.
+    /// Whether to wait for the last possible victim, however slowly it ends; not if it waits for
+    /// the current thread.
     fn is_last_hope(&self) -> bool {
         let until = self.until.saturating_add(time::ns_to_ticks(3 * PATIENCE));
         self.is_alive() && time::now_ticks() < until
     }
 }
 
-/// Pages of a space and of the kernel's data for it.
+/// The pages of a space, including the kernel's data for it.
 fn pages(space: &AddressSpace) -> usize {
     space.size().resident + space.overhead()
 }
 
-/// Waits until there is memory again. A system call that failed for want of it begins again.
+/// Waits until there is memory again. A system call that failed for lack of it is restarted.
 pub fn wait_for_memory() {
     let thread = current();
     thread.arch.work.fetch_and(!MEMORY, Relaxed);
     let failed = thread.arch.with_frame(|frame| {
-        // Sockets say ENOBUFS.
+        // Sockets return ENOBUFS.
         let lacked = [Errno::ENOMEM, Errno::ENOBUFS].map(Errno::result);
         frame.syscall_nr().is_some() && lacked.contains(&frame.result())
     });
-    // A call that fails again may want more than there is before any process ends, and had given
-    // back the memory that it got.
+    // A call that fails again may need more memory than is free before any process ends, and has
+    // freed what it got.
     let again = thread.starved.swap(failed, Relaxed) && failed;
     if again && !(free_some(true) && pause()) {
         return;
@@ -111,17 +111,17 @@ pub fn wait_in_guest() {
     while !frame::is_ample() && make_room() {}
 }
 
-/// Frees some memory unless there is some by now, and waits a while for it. False if the current
+/// Frees some memory unless enough is free by now, and waits a while for it. False if the current
 /// thread should give up: its own process is the victim, or there is none.
 pub fn make_room() -> bool {
     (frame::is_ample() || free_some(false)) && pause()
 }
 
-/// Does what is left of a call whose deed is done. It must not fail for want of memory: the call
-/// would begin again, and do it twice.
+/// Completes a call that has already taken effect. It must not fail for lack of memory, since the
+/// call would be restarted and take effect twice.
 ///
 /// # Errors
-/// Those of `act`; EIO where there will be no memory.
+/// Those of `act`; EIO if no memory can be freed.
 pub fn insist<T>(mut act: impl FnMut() -> Result<T>) -> Result<T> {
     loop {
         match act() {
@@ -132,14 +132,14 @@ pub fn insist<T>(mut act: impl FnMut() -> Result<T>) -> Result<T> {
     }
 }
 
-/// Frees memory: that of sockets nobody can receive, droppable memory, else it kills the largest
-/// process, unless one dies already. `more`: also where some is free, but not enough. True if some
-/// may come.
+/// Frees memory: clean pages of files, sockets that no program can receive, or droppable memory;
+/// else it kills the largest process, unless one is dying already. With `more`, it does so even if
+/// some memory is free. True if memory may become free.
 fn free_some(more: bool) -> bool {
     if current().must_die() || page_cache::relieve() || inflight::collect_for_memory() {
         return true;
     }
-    // Others that want memory just now find the victim of this one dying.
+    // Other threads that need memory just now wait for the victim of this one.
     if CHOOSING.swap(true, Acquire) {
         return true;
     }
@@ -148,16 +148,17 @@ fn free_some(more: bool) -> bool {
     freed
 }
 
-/// Ends the process that holds most, for one caller at a time. It may let others run.
+/// Kills the process that holds most memory, for one caller at a time. It may let other threads
+/// run.
 fn choose(more: bool) -> bool {
     let mut victim = VICTIM.lock().take();
     let is_ending = victim.as_mut().is_some_and(Victim::is_ending);
-    // Asked last: it may have ended while its memory was counted.
+    // Tested last: the victim may have ended while its memory was counted.
     if victim.take_if(|victim| !victim.is_alive()).is_some() {
-        // Its memory came back, perhaps after the caller looked.
+        // Its memory was freed, perhaps after the caller checked.
         return true;
     }
-    // Also if another caller found a dying victim.
+    // Waits also if another caller found a dying victim.
     let waits = is_ending
         || !more && frame::is_ample()
         || match largest() {
@@ -173,7 +174,7 @@ fn choose(more: bool) -> bool {
     waits
 }
 
-/// Makes a process end, also one that ends already, which may be stuck on its way.
+/// Makes a process end, even one that is ending already, which may be stuck.
 fn end(process: &Process) {
     if !process.is_exiting() {
         crate::log!("out of memory: process {} ends", process.pid());
@@ -193,7 +194,8 @@ fn pause() -> bool {
     !thread.must_die()
 }
 
-/// The process of the highest score that was not chosen before, and its memory. Takes no memory.
+/// The process with the highest score that was not chosen before, and its memory. Allocates
+/// nothing.
 fn largest() -> Option<(Arc<Process>, Arc<AddressSpace>)> {
     let (mut next, mut most, mut largest) = (2, isize::MIN, None);
     while let Some(process) = pid_table::next_process(next) {
@@ -209,11 +211,11 @@ fn largest() -> Option<(Arc<Process>, Arc<AddressSpace>)> {
     largest
 }
 
-/// Pages that a process has, with what the kernel keeps for them, for its threads and its
-/// descriptors, moved by its adjustment (a thousandth of all memory each), and its memory; none if
-/// it has no memory or is never chosen.
+/// The pages of a process, including the kernel's data for it, for its threads and its descriptors,
+/// shifted by its adjustment (in thousandths of all memory), and its memory; `None` if it has no
+/// memory or is never chosen.
 fn badness(process: &Process) -> Option<(isize, Arc<AddressSpace>)> {
-    // The first thread may have ended before the others, or be on its way.
+    // The first thread may have ended before the others, or be ending.
     let thread = process.find_thread(Thread::has_space)?;
     let space = thread.space()?;
     let adjust = process.oom_adjust.get();
@@ -227,8 +229,8 @@ fn badness(process: &Process) -> Option<(isize, Arc<AddressSpace>)> {
     Some(((pages(&space) + stacks + held) as isize + shift, space))
 }
 
-/// The value of oom_score: 667 of a process that has nothing, a thousand of one that has half of
-/// all memory.
+/// The value of oom_score: 667 for a process that has nothing, 1000 for one that has half of all
+/// memory.
 pub fn score(process: &Process) -> usize {
     let total = frame::total().max(1) as isize;
     let thousandths = |badness: isize| (1000 + badness * 1000 / total).max(0) as usize;

@@ -7,13 +7,13 @@ use linux_raw_sys::general::CAP_SYS_RESOURCE;
 use super::can;
 use crate::errno::{Errno, Result};
 
-/// From -1000, never, to 1000.
+/// The adjustment, from -1000 (never killed) to 1000.
 #[derive(Default)]
 pub struct OomAdjust {
     value: AtomicI32,
-    /// A process without CAP_SYS_RESOURCE goes no lower.
+    /// The lower bound for a process without CAP_SYS_RESOURCE.
     least: AtomicI32,
-    /// Whether the process was chosen already: it ends, or never will.
+    /// Whether the process was chosen before: it ends, or never will.
     chosen: AtomicBool,
 }
 
@@ -42,7 +42,7 @@ impl OomAdjust {
         self.value.load(Relaxed)
     }
 
-    /// Sets the value, and with the right to set any, the least that others may set.
+    /// Sets the value, and if the caller may set any, the lower bound for others.
     ///
     /// # Errors
     /// EACCES: it is too low for the caller.

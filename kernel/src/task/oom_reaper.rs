@@ -16,7 +16,7 @@ use crate::sync::Mutex;
 /// Nearly all victims end by themselves within this time, in nanoseconds (OOM_REAPER_DELAY).
 const DELAY: u64 = 2_000_000_000;
 
-/// How often it is looked whether a space can be reaped, and after how many nanoseconds again
+/// How often a space is tested before it is reaped, and the pause in between in nanoseconds
 /// (MAX_OOM_REAP_RETRIES).
 const RETRIES: usize = 10;
 const RETRY: u64 = 100_000_000;
@@ -32,7 +32,7 @@ struct Victim {
 static VICTIM: Mutex<Option<Victim>> = Mutex::new(None);
 static CHOSEN: WaitQueue = WaitQueue::new();
 
-/// Makes the thread.
+/// Creates the thread.
 ///
 /// # Errors
 /// EAGAIN, ENOMEM.
@@ -40,7 +40,7 @@ pub(super) fn init() -> Result<()> {
     spawn_kernel("oom_reaper", run, 0).map(drop)
 }
 
-/// `process`, which has `space`, was chosen to end.
+/// Notes that `process`, which has `space`, was chosen to end.
 pub(super) fn watch(process: &Arc<Process>, space: &Arc<AddressSpace>) {
     let victim = Victim {
         process: Arc::downgrade(process),
@@ -54,9 +54,9 @@ pub(super) fn watch(process: &Arc<Process>, space: &Arc<AddressSpace>) {
 
 fn run(_: usize) -> ! {
     loop {
-        // Nobody sends it a signal.
+        // It gets no signals.
         _ = CHOSEN.wait_interruptible(|| VICTIM.lock().is_some(), None);
-        // Meanwhile another may have come, which has its own time.
+        // Meanwhile there may be another victim, with a deadline of its own.
         while let Some(due) = later() {
             wait_queue::sleep_killable(due);
         }
@@ -69,15 +69,15 @@ fn run(_: usize) -> ! {
     }
 }
 
-/// When the victim is due, unless it is.
+/// When the victim is due; `None` if it is due now.
 fn later() -> Option<u64> {
     let victim = VICTIM.lock();
     let due = victim.as_ref()?.due;
     (time::now_ticks() < due).then_some(due)
 }
 
-/// Takes the memory of a process that ends, if nobody else has the space. One of its threads may be
-/// between two parts of a fork or a move, and get no CPU: this waits for it only so long.
+/// Takes the memory of a process that ends, if no other process uses the space. One of its threads
+/// may be between two parts of a fork or a move, and get no CPU: the wait for it is limited.
 fn reap(process: &Process, space: &AddressSpace) {
     for _ in 0..RETRIES {
         if !space.is_paused() {
@@ -85,9 +85,9 @@ fn reap(process: &Process, space: &AddressSpace) {
         }
         wait_queue::sleep_killable(clock::deadline_in(RETRY));
     }
-    // First: threads that end meanwhile are no users of others.
+    // Counted first, so that threads that end meanwhile do not count as users of other processes.
     let users = space.users();
-    // In one expression: a guard with a name would be held over the taking, which sleeps.
+    // In a single expression: a named guard would be held while memory is taken, which sleeps.
     let own = (process.threads().iter())
         .filter(|thread| thread.sched.has_space(space))
         .count();
@@ -111,7 +111,7 @@ fn take_memory(space: &AddressSpace) -> usize {
             break;
         }
         if !vma.is_shared() {
-            // Sealed memory stays.
+            // Sealed memory is kept.
             _ = space.unmap(vma.range(), &mut Removed::new());
         }
     }

@@ -3,7 +3,7 @@
 use super::{sched::RunQueue, tick::Tick, timer};
 use crate::arch::cpu::Cpu;
 
-/// One CPU's own data above the machine's.
+/// The kernel's data for one CPU, in addition to the machine's.
 pub struct PerCpu {
     sched: RunQueue,
     timers: timer::Queue,
@@ -11,7 +11,7 @@ pub struct PerCpu {
 }
 
 impl PerCpu {
-    /// The data of a CPU that does not run yet.
+    /// The data of a CPU that is not running yet.
     pub const fn new() -> Self {
         PerCpu {
             sched: RunQueue::new(),
@@ -21,7 +21,7 @@ impl PerCpu {
     }
 }
 
-/// A CPU's [`PerCpu`], by its parts.
+/// Access to the parts of a CPU's [`PerCpu`].
 pub trait CpuParts {
     /// Its run queue.
     fn sched(&self) -> &RunQueue;

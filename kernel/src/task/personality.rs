@@ -4,17 +4,17 @@ use super::current;
 
 /// uname(2) reports a Linux 2.6.
 pub const UNAME26: u32 = 0x002_0000;
-/// Nothing begins at random addresses.
+/// Addresses are not randomised.
 pub const ADDR_NO_RANDOMIZE: u32 = 0x004_0000;
-/// A program begins with a page at address 0.
+/// A program starts with a page at address 0.
 pub const MMAP_PAGE_ZERO: u32 = 0x010_0000;
-/// Memory that may be read may be executed.
+/// Readable memory is executable.
 pub const READ_IMPLIES_EXEC: u32 = 0x040_0000;
-/// Mappings begin below the stack's old place, the lowest first.
+/// Mappings are placed upward from below the stack's traditional address.
 pub const ADDR_COMPAT_LAYOUT: u32 = 0x020_0000;
-/// select(2) and its like leave the program's times alone.
+/// select(2) and its kin do not write the remaining time.
 pub const STICKY_TIMEOUTS: u32 = 0x400_0000;
-/// The part that is a number: the system that a program was made for.
+/// The part that is a number: the system for which a program was made.
 pub const KIND: u32 = 0xff;
 /// A 32-bit Linux.
 pub const LINUX32: u32 = 8;

@@ -17,38 +17,39 @@ use crate::mm::heap::check_room;
 use crate::sync::Mutex;
 use linux_raw_sys::general::SIGCHLD;
 
-/// New numbers are below this at first, as on Linux by default.
+/// The initial limit of new numbers, which is Linux's default.
 pub const PID_MAX: i32 = 32768;
-/// New numbers are below this (`/proc/sys/kernel/pid_max`).
+/// The limit of new numbers (`/proc/sys/kernel/pid_max`).
 static LIMIT: AtomicI32 = AtomicI32::new(PID_MAX);
-/// After the last number, the search goes on here.
+/// The number from which the search continues after the last one.
 const FIRST_AGAIN: i32 = 300;
-/// How many numbers are looked at while others wait for the tree.
+/// The number of candidates that are tried while others wait for the tree.
 const LOOKS: usize = 64;
 
-/// A number as it is in use now: later it may stand for somebody else (Linux's `struct pid`).
+/// A number in its present use: later it may belong to another thread or process (Linux's `struct
+/// pid`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Pid {
     number: i32,
     serial: u64,
 }
 
-/// The uses of a number: it is in use as long as there is any.
+/// The uses of a number, which is in use as long as there is any.
 struct Entry {
-    /// The serial number of this use among those of all numbers.
+    /// The serial number of this use, unique over all numbers.
     serial: u64,
     thread: Option<Arc<Thread>>,
     process: Option<Arc<Process>>,
-    /// Its own list of each kind.
+    /// The lists that belong to this number.
     lists: [Ends; KINDS],
-    /// Its process's place in another's list of each kind.
+    /// The position of its process in another number's list of each kind.
     places: [Sides; KINDS],
 }
 
-/// How many numbers were given to threads.
+/// The number of threads ever created.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// How many threads were ever made.
+/// The number of threads ever created.
 pub fn made() -> u64 {
     MADE.load(Relaxed)
 }
@@ -71,7 +72,7 @@ impl Entry {
         self.process.as_ref().or_else(of_thread)
     }
 
-    /// The process, and the credentials of the thread or of the process that has ended.
+    /// The process, and the credentials of the thread or of the ended process.
     fn with_credentials(&self) -> Option<(Arc<Process>, Arc<Credentials>)> {
         let process = self.process_of()?;
         let thread = self.thread.as_ref().map(|thread| thread.credentials());
@@ -80,21 +81,21 @@ impl Entry {
     }
 }
 
-/// The oldest and the youngest of a list; 0: none.
+/// The oldest and the youngest member of a list; 0 for none.
 #[derive(Clone, Copy, Default)]
 struct Ends {
     oldest: i32,
     youngest: i32,
 }
 
-/// The next older and younger in a list; 0: none.
+/// The next older and younger members in a list; 0 for none.
 #[derive(Clone, Copy, Default)]
 struct Sides {
     older: i32,
     younger: i32,
 }
 
-/// Lists of processes that a number has.
+/// The lists of processes that a number has.
 #[derive(Clone, Copy)]
 enum Kind {
     /// The children of the process with that number.
@@ -108,7 +109,7 @@ enum Kind {
 const KINDS: usize = 3;
 
 impl Kind {
-    /// The process or group in whose list of this kind `process` is.
+    /// The number in whose list of this kind `process` is.
     fn above(self, process: &Process) -> i32 {
         match self {
             Kind::Children => process.parent(),
@@ -123,7 +124,7 @@ pub fn pid_max() -> i32 {
     LIMIT.load(Relaxed)
 }
 
-/// Changes that.
+/// Changes the limit.
 ///
 /// # Errors
 /// EINVAL.
@@ -170,8 +171,8 @@ impl Tree {
         })
     }
 
-    /// Gives the oldest child of `process` to its heir; both. The heir is looked for once, unless
-    /// it ends meanwhile.
+    /// Gives the oldest child of `process` to its heir; returns both. The heir is searched for
+    /// once, unless it ends meanwhile.
     fn orphan(
         &mut self,
         process: &Process,
@@ -187,13 +188,13 @@ impl Tree {
         child.parent.store(heir, Relaxed);
         child.parent_tid.store(heir, Relaxed);
         self.enter(Kind::Children, &child);
-        // The new parent gets SIGCHLD, whatever the old parent chose.
+        // The new parent gets SIGCHLD, whichever signal the old parent chose.
         child.exit_signal.store(SIGCHLD, Relaxed);
         Some((child, parent))
     }
 
-    /// `process`, which ends, leaves its group, at once for all who ask: of members that end
-    /// together, one leaves the group without any that is `guarded`.
+    /// Makes `process`, which ends, leave its group atomically: if several members end together,
+    /// exactly one of them leaves the group without a `guarded` member.
     fn leave_group(&self, process: &Process, guarded: impl Fn(&Process, &Process) -> bool) -> Left {
         let parent = self.process(process.parent());
         let was_guarded = parent.is_some_and(|parent| guarded(process, parent));
@@ -233,7 +234,7 @@ impl Tree {
         self.entries.get_mut(&number)
     }
 
-    /// Takes the entry out if its number stands for nothing any more: it holds nothing then.
+    /// Removes the entry if its number has no use any more.
     fn free(&mut self, number: i32) {
         let is_used = |entry: &Entry| {
             let names_any = entry.lists.iter().any(|list| list.oldest != 0);
@@ -256,7 +257,7 @@ impl Tree {
         })
     }
 
-    /// The link to the process before `younger`, or to the youngest where that is none.
+    /// The link to the process before `younger`, or to the youngest if `younger` is 0.
     fn older_than(&mut self, kind: Kind, younger: i32, above: i32) -> Option<&mut i32> {
         Some(match younger {
             0 => &mut self.entry(above)?.lists[kind as usize].youngest,
@@ -264,8 +265,8 @@ impl Tree {
         })
     }
 
-    /// Makes `process` the youngest of the list that it says it is in; returns its place there, for
-    /// its entry.
+    /// Makes `process` the youngest in the list of the number that it refers to; returns its
+    /// position there, for its entry.
     fn append(&mut self, kind: Kind, process: &Process) -> Sides {
         let (above, number) = (kind.above(process), process.pid());
         let Some(list) = self.entry(above) else {
@@ -278,7 +279,7 @@ impl Tree {
         Sides { older, younger: 0 }
     }
 
-    /// Appends `process` to its list, and notes its place in its entry.
+    /// Appends `process` to its list, and stores its position in its entry.
     fn enter(&mut self, kind: Kind, process: &Process) {
         let place = self.append(kind, process);
         if let Some(entry) = self.entry(process.pid()) {
@@ -286,7 +287,7 @@ impl Tree {
         }
     }
 
-    /// Takes `process` out of the list that it says it is in.
+    /// Removes `process` from the list of the number that it refers to.
     fn leave(&mut self, kind: Kind, process: &Process) {
         let entry = self.entry(process.pid());
         if let Some(place) = entry.map(|entry| core::mem::take(&mut entry.places[kind as usize])) {
@@ -294,7 +295,7 @@ impl Tree {
         }
     }
 
-    /// Takes `process` out of the list that it says it is in, where its place was.
+    /// Removes `process` from that list, in which its position was `place`.
     fn unlink(&mut self, kind: Kind, process: &Process, place: Sides) {
         let (above, Sides { older, younger }) = (kind.above(process), place);
         if let Some(next) = self.younger_than(kind, older, above) {
@@ -357,7 +358,7 @@ pub fn allocate() -> Result<i32> {
     Err(Errno::EAGAIN)
 }
 
-/// Takes the number that is asked for.
+/// Takes the requested number.
 ///
 /// # Errors
 /// EEXIST: it is in use; ENOMEM.
@@ -371,13 +372,13 @@ pub fn allocate_as(number: i32) -> Result<i32> {
     Ok(number)
 }
 
-/// Gives a number back that stands for nothing any more.
+/// Frees a number that has no use any more.
 pub fn release(number: i32) {
     let gone = TREE.lock().entries.remove(&number);
     drop(gone);
 }
 
-/// The last number that was given out.
+/// The last number that was allocated.
 pub fn last() -> i32 {
     TREE.lock().last
 }
@@ -391,8 +392,8 @@ pub fn add_thread(thread: Arc<Thread>) {
 }
 
 /// Enters a new process by its number, as a child of `maker`, or of its parent if they are
-/// `siblings`; in the group and the session that `maker` is in by now. It gets the signals to
-/// several processes that `maker` was sent since its `fork` began. False, and it is not entered,
+/// `siblings`; in the present group and session of `maker`. It gets the signals to several
+/// processes that were sent to `maker` since its `fork` began. Returns false, without entering it,
 /// if `maker` must die.
 pub fn add_process(process: Arc<Process>, maker: &Thread, siblings: bool, fork: &Fork) -> bool {
     let mut tree = TREE.lock();
@@ -417,7 +418,7 @@ pub fn add_process(process: Arc<Process>, maker: &Thread, siblings: bool, fork: 
 /// Enters the first process.
 pub fn add_first(process: Arc<Process>) {
     let mut tree = TREE.lock();
-    // There is nobody that has the numbers of its group and its session.
+    // No process has the numbers of its group and its session.
     tree.entries
         .entry(process.group())
         .or_insert_with(Entry::new);
@@ -427,7 +428,7 @@ pub fn add_first(process: Arc<Process>) {
     tree.add(process);
 }
 
-/// A thread is no more; its number is free unless something else has it.
+/// Removes a thread; its number is freed unless it has another use.
 pub fn remove_thread(thread: &Thread) {
     let mut tree = TREE.lock();
     let tid = thread.tid();
@@ -444,7 +445,7 @@ pub fn remove_thread(thread: &Thread) {
     drop(thread);
 }
 
-/// A process was waited for and is no more.
+/// Removes a process after it was waited for.
 pub fn remove_process(process: &Process) {
     let mut tree = TREE.lock();
     let pid = process.pid();
@@ -472,8 +473,8 @@ pub fn remove_process(process: &Process) {
     drop(gone);
 }
 
-/// The process moves to a group, and to a session or within its own, if that is `allowed`: asked
-/// for the session of the group, if that exists, while nobody moves.
+/// Moves the process to a group, and to a session or within its own, if `allowed` permits it.
+/// `allowed` gets the session of the group, if that exists, while no process moves.
 ///
 /// # Errors
 /// Those of `allowed`.
@@ -499,14 +500,14 @@ pub fn move_to(
         tree.entries.entry(new).or_insert_with(Entry::new);
         tree.enter(kind, process);
         if old != new {
-            // An entry without a thread or a process holds nothing.
+            // An entry without a thread or a process holds no references.
             tree.free(old);
         }
     }
     Ok(())
 }
 
-/// The only thread of a process that ran as another number takes the number of the process.
+/// The only thread of a process, which had another number, takes the number of the process.
 pub fn take_over(thread: &Thread, pid: i32) {
     let mut tree = TREE.lock();
     let old = tree.entries.remove(&thread.tid());
@@ -521,7 +522,7 @@ pub fn take_over(thread: &Thread, pid: i32) {
     drop(leader);
 }
 
-/// The process with number `pid`, living or not waited for yet.
+/// The process with number `pid`, alive or a zombie.
 pub fn process(pid: i32) -> Option<Arc<Process>> {
     TREE.lock().process(pid).cloned()
 }
@@ -531,7 +532,7 @@ pub fn thread(tid: i32) -> Option<Arc<Thread>> {
     TREE.lock().entries.get(&tid)?.thread.clone()
 }
 
-/// The process that has the number, or a thread with it.
+/// The process that has the number, or that has a thread with it.
 pub fn process_of(id: i32) -> Option<Arc<Process>> {
     TREE.lock().entries.get(&id)?.process_of().cloned()
 }
@@ -546,7 +547,7 @@ pub fn credentials(tid: i32) -> Option<Arc<Credentials>> {
     with_credentials(tid).map(|(_, credentials)| credentials)
 }
 
-/// A number as it is in use now.
+/// A number in its present use.
 pub fn pid(number: i32) -> Option<Pid> {
     let tree = TREE.lock();
     let serial = tree.entries.get(&number)?.serial;
@@ -554,7 +555,7 @@ pub fn pid(number: i32) -> Option<Pid> {
 }
 
 impl Pid {
-    /// The number, as long as it is in use as it was; 0 afterwards.
+    /// The number, as long as its use is the same; 0 afterwards.
     pub fn number(self) -> i32 {
         if pid(self.number) == Some(self) {
             self.number
@@ -568,7 +569,8 @@ impl Pid {
         self.find(|entry| entry.thread.clone())
     }
 
-    /// The process that has the number, or a thread with it, and the credentials of that thread.
+    /// The process that has the number, or that has a thread with it, and the credentials of that
+    /// thread.
     pub fn with_credentials(self) -> Option<(Arc<Process>, Arc<Credentials>)> {
         self.find(Entry::with_credentials)
     }
@@ -580,7 +582,7 @@ impl Pid {
     }
 }
 
-/// Whether a number stands for anything: a thread, a process, a group or a session.
+/// Whether a number is in use, for a thread, a process, a group or a session.
 pub fn is_used(number: i32) -> bool {
     TREE.lock().entries.contains_key(&number)
 }
@@ -598,12 +600,12 @@ pub fn next_process(from: i32) -> Option<Arc<Process>> {
         .find_map(|(_, entry)| entry.process.clone())
 }
 
-/// How many processes there are.
+/// The number of processes.
 pub fn count() -> usize {
     TREE.lock().processes().count()
 }
 
-/// Calls `f` with each process for which `wanted` holds, without the tree's lock. May wait.
+/// Calls `f` with each process for which `wanted` holds, without the tree's lock. May sleep.
 ///
 /// # Errors
 /// ENOMEM.
@@ -616,7 +618,7 @@ pub fn for_each(wanted: impl Fn(&Process) -> bool, f: impl FnMut(&Arc<Process>))
     Ok(())
 }
 
-/// Calls `f` with each process of a group, without the tree's lock. May wait.
+/// Calls `f` with each process of a group, without the tree's lock. May sleep.
 ///
 /// # Errors
 /// ENOMEM.
@@ -633,16 +635,16 @@ fn each(found: &[Arc<Process>], mut f: impl FnMut(&Arc<Process>)) {
     }
 }
 
-/// Processes that a signal is sent to together.
+/// Several processes to which a signal is sent together.
 pub enum Several<'a> {
     /// A process group.
     Group(i32),
-    /// All for which this holds.
+    /// All processes for which this holds.
     All(&'a dyn Fn(&Process) -> bool),
 }
 
-/// Calls `send` with each of several processes that signal `number` `may` be sent to, without the
-/// tree's lock; whether there were others. A child that one of them adds meanwhile begins with the
+/// Calls `send`, without the tree's lock, with each process of `whom` for which `may` holds;
+/// returns whether there were others. A child that one of them creates meanwhile starts with the
 /// signal.
 ///
 /// # Errors
@@ -692,13 +694,13 @@ fn collect<T>(processes: impl Iterator<Item = T>) -> Result<Vec<T>> {
     Ok(found)
 }
 
-/// The first result of `select` for the processes of a group, in the order in which they came.
+/// The first result of `select` for the processes of a group, in the order in which they joined.
 pub fn find_of_group<T>(group: i32, select: impl FnMut(&Arc<Process>) -> Option<T>) -> Option<T> {
     TREE.lock().list(Kind::Group, group).find_map(select)
 }
 
-/// The first child of `parent`, or of number `only`, that `select` chooses, which can ask whether a
-/// number is that of a living thread of the parent.
+/// The first result of `select` for a child of `parent`, or for its child `only`. `select` can ask
+/// whether a number is that of a living thread of the parent.
 pub fn find_child<T>(
     parent: &Process,
     only: Option<i32>,
@@ -711,7 +713,7 @@ pub fn find_child<T>(
         None => Some(tree.list(Kind::Children, parent.pid())),
     };
     let is_child = |process: &&Arc<Process>| process.parent() == parent.pid();
-    // In one place, where it is put in line.
+    // The only call of `select`, so that it is inlined.
     loop {
         let child = match (&mut all, only) {
             (Some(all), _) => all.next()?,
@@ -724,17 +726,17 @@ pub fn find_child<T>(
     }
 }
 
-/// How a process has left its family.
+/// The result of leaving the family.
 pub enum Left {
-    /// It is a zombie, of which its parent is to be told.
+    /// The process is a zombie, of which its parent is to be notified.
     Zombie(Option<Arc<Process>>),
-    /// Nobody guards a member of its group any more. It is no zombie yet.
+    /// The process's group has no guarded member any more. The process is no zombie yet.
     Orphaned(i32),
 }
 
 /// Gives the children of `process`, which ends, to the nearest living subreaper above it, or to
-/// process 1. Calls `notify` with each child and its new parent. Then it leaves its group, whose
-/// members their parents may have `guarded`.
+/// process 1. Calls `notify` with each child and its new parent. Then it makes `process` leave its
+/// group; `guarded` tells whether a parent guards a member.
 pub fn leave_family(
     process: &Process,
     guarded: impl Fn(&Process, &Process) -> bool,

@@ -19,7 +19,7 @@ use crate::put;
 
 /// PIDFD_NONBLOCK
 pub const NONBLOCK: u32 = O_NONBLOCK;
-/// PIDFD_THREAD: any thread, and that thread alone.
+/// PIDFD_THREAD: any thread, and only that thread.
 pub const THREAD: u32 = O_EXCL;
 
 /// The process or thread that a pidfd refers to.
@@ -29,7 +29,7 @@ pub struct PidFd {
     thread: Option<Weak<Thread>>,
 }
 
-/// An open file for a process, or for `thread` of it; `flags` of pidfd_open(2).
+/// An open file for a process, or for its thread `thread`; `flags` are those of pidfd_open(2).
 pub fn file(process: Arc<Process>, thread: Option<&Arc<Thread>>, flags: u32) -> Result<Arc<File>> {
     let ops = try_arc(PidFd {
         process,
@@ -45,7 +45,7 @@ pub fn file(process: Arc<Process>, thread: Option<&Arc<Thread>>, flags: u32) -> 
 /// The process or thread that pidfd `fd` of the current process refers to.
 ///
 /// # Errors
-/// EBADF: nothing of the kind.
+/// EBADF: not a pidfd.
 pub fn of(fd: i32) -> Result<(Arc<PidFd>, OpenFlags)> {
     let file = current().files().get(fd)?;
     let ops = file.ops_as::<PidFd>().ok_or(Errno::EBADF)?;
@@ -56,7 +56,7 @@ impl PidFd {
     /// The process.
     ///
     /// # Errors
-    /// ESRCH: it was waited for and is no more.
+    /// ESRCH: it was waited for and no longer exists.
     pub fn process(&self) -> Result<&Arc<Process>> {
         if self.process.is_reaped() {
             Err(Errno::ESRCH)
@@ -65,12 +65,12 @@ impl PidFd {
         }
     }
 
-    /// Whether the pidfd refers to one thread alone (PIDFD_THREAD).
+    /// Whether the pidfd refers to a single thread (PIDFD_THREAD).
     pub fn is_thread(&self) -> bool {
         self.thread.is_some()
     }
 
-    /// The thread that it stands for; of a process, any that lives.
+    /// The thread that it refers to; for a process, any living thread.
     ///
     /// # Errors
     /// ESRCH: it has ended.
@@ -110,11 +110,11 @@ impl FileOps for PidFd {
     }
 }
 
-/// A descriptor for the child that is being made.
+/// A descriptor for a child that is being created.
 pub struct Reserved(fdtable::Reserved, Arc<File>);
 
 impl Reserved {
-    /// Reserves one for `file` in the current process and writes its number to `to`.
+    /// Reserves a descriptor for `file` in the current process and writes its number to `to`.
     ///
     /// # Errors
     /// EMFILE, ENOMEM, EFAULT.
@@ -124,7 +124,7 @@ impl Reserved {
         Ok(Reserved(fd, file))
     }
 
-    /// The child is there.
+    /// Installs the descriptor, once the child exists.
     pub fn install(self) {
         self.0.install(self.1, true);
     }

@@ -30,7 +30,7 @@ use crate::mm::AddressSpace;
 use crate::sync::{Mutex, MutexGuard, Once};
 use linux_raw_sys::general::SIGCHLD;
 
-/// So many threads are asked for their usage by each timer that looks.
+/// Up to this many threads, each timer that checks asks each for its usage.
 const FEW: usize = 32;
 
 /// The signal state of a process.
@@ -40,9 +40,9 @@ pub struct SharedSignals {
     actions: Mutex<Arc<Actions>>,
     /// The state of job control stops.
     pub stop: Stop,
-    /// Threads that wait for signals outside of handlers (sigtimedwait).
+    /// Threads that wait for signals without handlers (sigtimedwait).
     pub waited: WaitQueue,
-    /// The source that its signalfds wait for, once there was one.
+    /// The source that its signalfds wait for, once there is one.
     sent: Once<Arc<WaitSource>>,
 }
 
@@ -66,7 +66,7 @@ impl SharedSignals {
         self.sent.try_call_once(WaitSource::new)
     }
 
-    /// Notifies signalfds that a signal was sent, or that what they wait for changed.
+    /// Notifies signalfds that a signal was sent, or that their set changed.
     #[inline]
     pub fn notify_sent(&self) {
         if let Some(sent) = self.sent.get() {
@@ -79,7 +79,7 @@ impl SharedSignals {
         self.actions.lock().clone()
     }
 
-    /// Calls `f` with the actions for signals.
+    /// Calls `f` with the signal actions.
     #[inline(always)]
     pub fn with_actions<T>(&self, f: impl FnOnce(&Actions) -> T) -> T {
         f(&self.actions.lock())
@@ -96,22 +96,22 @@ impl SharedSignals {
 pub struct Image {
     /// Its file.
     pub file: Option<Arc<File>>,
-    /// Where its arguments lie in its memory.
+    /// The addresses of its arguments.
     pub arguments: Range<usize>,
-    /// Where its environment lies.
+    /// The addresses of its environment.
     pub environment: Range<usize>,
-    /// Where its auxiliary vector lies.
+    /// The addresses of its auxiliary vector.
     pub auxiliary: Range<usize>,
     /// The address of its stack's first argument.
     pub stack: usize,
-    /// Where its instructions lie: from the first that may be executed to the last that come from
-    /// the file.
+    /// The addresses of its code: from the first executable byte to the last that comes from the
+    /// file.
     pub code: Range<usize>,
     /// From the start of its last segment to the end of the part that comes from the file.
     pub data: Range<usize>,
 }
 
-/// Flags that prctl(2) sets of a process, and its children and programs inherit.
+/// Flags of a process that prctl(2) sets, and that its children and programs inherit.
 pub struct Mode;
 
 impl Mode {
@@ -123,7 +123,7 @@ impl Mode {
     pub const NO_WRITE_EXECUTE: u32 = 4;
 }
 
-/// How a thread is scheduled.
+/// The scheduling of a thread.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Scheduling {
     /// SCHED_*, with SCHED_RESET_ON_FORK.
@@ -138,7 +138,7 @@ pub struct Scheduling {
 pub struct Process {
     pid: i32,
     pub(super) parent: AtomicI32,
-    /// The thread of the parent that made it, or that it was given to.
+    /// The thread of the parent that created it, or that inherited it.
     pub(super) parent_tid: AtomicI32,
     pub(super) group: AtomicI32,
     pub(super) session: AtomicI32,
@@ -148,20 +148,20 @@ pub struct Process {
     quick_threads: AtomicU32,
     /// Notified when a child changes its state.
     pub child_event: WaitQueue,
-    /// Notified when threads end, when the process lets go of its parent's memory, and when signals
-    /// to several have reached it.
+    /// Notified when threads end, when the process returns its parent's memory, and when signals to
+    /// several processes have reached it.
     pub changed: WaitQueue,
     /// Whether the process runs in its parent's memory, and the parent waits for it (vfork).
     pub(super) borrows_memory: AtomicBool,
-    /// Signals to several processes that it is among.
+    /// Signals to several processes that are being sent to it.
     pub several: Several,
-    /// Threads that it traces.
+    /// The threads that it traces.
     tracees: Mutex<Vec<Arc<Thread>>>,
-    /// Whether there are any.
+    /// Whether it traces any.
     traces: AtomicBool,
-    /// Its first thread, which ended traced and before others.
+    /// Its first thread, if it was traced and ended before others.
     pub(super) ended_leader: Mutex<Option<Arc<Thread>>>,
-    /// Watchers of its end.
+    /// The source that is notified of its end.
     ended: Mutex<Option<Arc<WaitSource>>>,
     /// Signals.
     pub signals: SharedSignals,
@@ -169,59 +169,59 @@ pub struct Process {
     pub limits: Limits,
     /// Interval timers.
     pub timers: Timers,
-    /// Its keyring, if it was asked for.
+    /// Its keyring, if it was created.
     pub keyring: Mutex<Option<Arc<Key>>>,
-    /// The credentials of its first thread, also when that has ended.
+    /// The credentials of its first thread, even after that has ended.
     credentials: Mutex<Arc<Credentials>>,
-    /// Counted for its user, until it is waited for.
+    /// Whether it is counted for its user, until it is waited for.
     counted: AtomicBool,
-    /// Counted by `sched::admit` in place of its first thread, which has ended.
+    /// Whether it is counted by `sched::admit` in place of its first thread, which has ended.
     admitted: AtomicBool,
     image: Mutex<Image>,
     /// The status that wait(2) reports, with EXITING.
     exit: AtomicU32,
-    /// Whether its parent, as that of one that ends, guards its group no more (`job`).
+    /// Whether it has left its group: its parent no longer guards the group (`job`).
     left_group: AtomicBool,
     zombie: AtomicBool,
     /// Whether the parent was notified that it is a zombie.
     end_notified: AtomicBool,
-    /// Whether a wait(2) has taken it.
+    /// Whether a wait(2) has reaped it.
     reaped: AtomicBool,
     /// The signal that the parent gets at the end; 0 for none.
     pub exit_signal: AtomicU32,
-    /// How many programs it has begun.
+    /// The number of programs that it has executed.
     exec_id: AtomicU64,
-    /// The `exec_id` of its parent when it was made (Linux's parent_exec_id).
+    /// The `exec_id` of its parent when it was created (Linux's parent_exec_id).
     parent_exec_id: u64,
-    /// Keeps others from inspecting it while it begins another program.
+    /// Prevents others from inspecting it during exec.
     pub exec: ExecLock,
     usage: Mutex<[Usage; 2]>,
-    /// The usage that timers saw last, and when, in ticks.
+    /// The last usage that timers read, and its time in ticks.
     recent_usage: Mutex<(u64, Usage)>,
-    /// The bytes that ended threads, and children that were waited for, read and wrote; under the
-    /// lock of `usage`.
+    /// The bytes read and written by threads that ended, and by children that were waited for;
+    /// under the lock of `usage`.
     transfers: Transfers,
-    /// Its times as last reported, and its children's.
+    /// Its last reported times, and those of its children.
     prev_cputime: [PrevCputime; 2],
     started: u64,
     executed: AtomicBool,
-    /// Whether a capability let it do something that needed one.
+    /// Whether it used a capability.
     used_privilege: AtomicBool,
     subreaper: AtomicBool,
     /// Bits of [`Mode`].
     modes: AtomicU32,
-    /// How its last thread was scheduled.
+    /// The scheduling of its last thread.
     last_scheduling: Mutex<Scheduling>,
     counting: Mutex<Arc<Group>>,
     traced: AtomicBool,
     barriers: AtomicU32,
-    /// How likely it is to be killed for lack of memory.
+    /// Its likelihood to be killed for lack of memory.
     pub oom_adjust: OomAdjust,
     /// Kinds of memory that go into a core file (coredump_filter).
     dump_filter: AtomicU32,
 }
 
-/// Says in `exit` that the process ends.
+/// The bit of `exit` that says that the process is ending.
 const EXITING: u32 = 1 << 31;
 
 /// The parts of a new process.
@@ -246,26 +246,26 @@ pub struct Parts<'a> {
     pub image: Image,
     /// Signal for its parent at its end.
     pub exit_signal: u32,
-    /// How many programs its parent has begun.
+    /// The number of programs that its parent has executed.
     pub parent_exec_id: u64,
     /// Whether the process runs in its parent's memory.
     pub borrows_memory: bool,
     /// Bits of [`Mode`].
     pub modes: u32,
-    /// How likely it is to be killed for lack of memory.
+    /// Its likelihood to be killed for lack of memory.
     pub oom_adjust: OomAdjust,
     /// The kinds of memory that go into a core file.
     pub dump_filter: u32,
-    /// Where its crossings are counted.
+    /// The group in which its crossings are counted.
     pub counting: Arc<Group>,
     /// Whether its system calls are traced.
     pub traced: bool,
-    /// Barriers that it registered for.
+    /// The barriers that it registered for.
     pub barriers: u32,
 }
 
 impl Process {
-    /// A process without threads. Inlined, so that it is made where it stays.
+    /// A process without threads. Inlined, so that it is built in place.
     #[inline(always)]
     pub fn new(parts: Parts) -> Self {
         Process {
@@ -331,7 +331,7 @@ impl Process {
         self.parent.load(Relaxed)
     }
 
-    /// Whether `thread` is the first of those that live.
+    /// Whether `thread` is the first of the living threads.
     pub(super) fn is_first(&self, thread: &Thread) -> bool {
         let threads = self.threads();
         let first = threads.first();
@@ -358,12 +358,12 @@ impl Process {
         self.tracees.lock()
     }
 
-    /// Whether any thread of it traces another.
+    /// Whether one of its threads traces another.
     pub(super) fn traces(&self) -> bool {
         self.traces.load(Acquire)
     }
 
-    /// Under the lock of the tracees.
+    /// Called under the lock of the tracees.
     pub(super) fn set_traces(&self, traces: bool) {
         self.traces.store(traces, Release);
     }
@@ -373,14 +373,13 @@ impl Process {
         self.threads().iter().find(|thread| wanted(thread)).cloned()
     }
 
-    /// Calls `f` with the identities that its first thread acts as, which count where the whole
-    /// process is meant.
+    /// Calls `f` with the credentials of its first thread, which count for the whole process.
     #[inline]
     pub fn with_credentials<T>(&self, f: impl FnOnce(&Credentials) -> T) -> T {
         f(&self.credentials.lock())
     }
 
-    /// The identities that its first thread acts as.
+    /// The credentials of its first thread.
     pub fn credentials(&self) -> Arc<Credentials> {
         self.credentials.lock().clone()
     }
@@ -396,7 +395,7 @@ impl Process {
         self.image.lock().clone()
     }
 
-    /// Exec has begun another program.
+    /// Sets the program after exec.
     pub(super) fn set_image(&self, image: Image) {
         let old = core::mem::replace(&mut *self.image.lock(), image);
         self.executed.store(true, Relaxed);
@@ -404,13 +403,13 @@ impl Process {
         drop(old);
     }
 
-    /// The process ends: its program may be written again.
+    /// Releases the program at the end of the process, so that its file may be written again.
     pub(super) fn leave_program(&self) {
         let file = self.image.lock().file.take();
         drop(file);
     }
 
-    /// Barriers that it registered for (MEMBARRIER_CMD_REGISTER_…, as bits).
+    /// The barriers that it registered for (MEMBARRIER_CMD_REGISTER_…, as bits).
     pub fn barriers(&self) -> u32 {
         self.barriers.load(Relaxed)
     }
@@ -420,34 +419,34 @@ impl Process {
         self.barriers.fetch_or(command, Relaxed);
     }
 
-    /// How many programs it has begun.
+    /// The number of programs that it has executed.
     pub fn exec_id(&self) -> u64 {
         self.exec_id.load(Relaxed)
     }
 
-    /// How many programs its parent had begun when it was made.
+    /// The number of programs that its parent had executed when this process was created.
     pub(super) fn parent_exec_id(&self) -> u64 {
         self.parent_exec_id
     }
 
-    /// Notes that the process begins another program: its parent is notified of its end as of any
-    /// other's, and for its children it is another parent.
+    /// Notes an exec: its parent is notified of its end by SIGCHLD, and its children no longer
+    /// regard it as the parent that created them.
     pub(super) fn change_program(&self) {
         self.exit_signal.store(SIGCHLD, Relaxed);
         self.exec_id.fetch_add(1, Relaxed);
     }
 
-    /// Whether the process began a program since it was forked.
+    /// Whether the process executed a program since it was forked.
     pub fn has_executed(&self) -> bool {
         self.executed.load(Relaxed)
     }
 
-    /// Whether a capability let the process do something that needed one.
+    /// Whether the process used a capability.
     pub fn used_privilege(&self) -> bool {
         self.used_privilege.load(Relaxed)
     }
 
-    /// A capability lets it do something.
+    /// Notes that the process uses a capability.
     pub(super) fn use_privilege(&self) {
         if !self.used_privilege() {
             self.used_privilege.store(true, Relaxed);
@@ -460,7 +459,7 @@ impl Process {
         self.exit.load(Relaxed) != 0
     }
 
-    /// The status that wait(2) reports or will, once it is settled.
+    /// The status that wait(2) reports or will report, once it is set.
     pub fn exit_status(&self) -> Option<u32> {
         let exit = self.exit.load(Acquire);
         (exit != 0).then_some(exit & !EXITING)
@@ -471,7 +470,7 @@ impl Process {
         self.zombie.load(Acquire)
     }
 
-    /// The source of its end, and of its threads'.
+    /// The source that is notified of its end, and of its threads'.
     ///
     /// # Errors
     /// ENOMEM.
@@ -480,7 +479,7 @@ impl Process {
         Ok(self.ended.lock().get_or_insert(fresh).clone())
     }
 
-    /// Notifies pollers that it, or a thread of it, ended.
+    /// Notifies pollers that it or one of its threads ended.
     pub(super) fn notify_ended(&self) {
         let ended = self.ended.lock().clone();
         if let Some(ended) = ended {
@@ -488,22 +487,22 @@ impl Process {
         }
     }
 
-    /// Whether a wait(2) has taken it.
+    /// Whether a wait(2) has reaped it.
     pub(super) fn is_reaped(&self) -> bool {
         self.reaped.load(Acquire)
     }
 
-    /// Takes it for a wait(2); false if another has.
+    /// Claims it for a wait(2); false if another has.
     pub(super) fn claim_reaping(&self) -> bool {
         !self.reaped.swap(true, AcqRel)
     }
 
-    /// Whether its parent, as that of one that ends, guards its group no more.
+    /// Whether it has left its group: its parent no longer guards the group.
     pub(super) fn has_left_group(&self) -> bool {
         self.left_group.load(Relaxed)
     }
 
-    /// Under the lock of the table of processes.
+    /// Called under the lock of the table of processes.
     pub(super) fn set_left_group(&self) {
         self.left_group.store(true, Relaxed);
     }
@@ -512,7 +511,7 @@ impl Process {
         self.zombie.store(true, Release);
     }
 
-    /// Whether its parent was sent the signal of its end, before which wait(2) does not find it.
+    /// Whether its parent was sent the signal of its end. Until then wait(2) does not find it.
     pub(super) fn is_end_notified(&self) -> bool {
         self.end_notified.load(Acquire)
     }
@@ -521,7 +520,7 @@ impl Process {
         self.end_notified.store(true, Release);
     }
 
-    /// Settles the status (as wait(2) reports it) unless it is, and makes all threads end.
+    /// Sets the status (as wait(2) reports it) unless it is set, and makes all threads end.
     pub fn begin_exit(&self, status: u32) {
         self.set_exit_status(status);
         for thread in self.threads().iter() {
@@ -536,7 +535,7 @@ impl Process {
             .compare_exchange(0, EXITING | status, AcqRel, Relaxed);
     }
 
-    /// Forgets the signals in `set` that wait for the process or its threads.
+    /// Discards the pending signals in `set` of the process and its threads.
     pub fn discard(&self, set: u64) {
         self.signals.pending.lock().discard(set);
         for thread in self.threads().iter() {
@@ -559,8 +558,8 @@ impl Process {
         Ok(())
     }
 
-    /// A thread begins to end with `status`. Whether it was the last to begin that: then the status
-    /// is settled.
+    /// A thread begins to end with `status`. Returns whether it was the last to begin this; then
+    /// the status is set.
     pub(super) fn begin_end_of_thread(&self, status: u32) -> bool {
         let last = self.quick_threads.fetch_sub(1, AcqRel) == 1;
         if last {
@@ -569,13 +568,13 @@ impl Process {
         last
     }
 
-    /// Lets go of the thread of a process that never began.
+    /// Drops the thread of a process that never began.
     pub(super) fn drop_first_thread(&self) {
         let gone = core::mem::take(&mut *self.threads());
         drop(gone);
     }
 
-    /// Takes a thread out, which left `space`; true if it was the last.
+    /// Removes a thread, which left `space`; true if it was the last.
     pub(super) fn remove_thread(&self, thread: &Thread, space: Option<&AddressSpace>) -> bool {
         let used = Usage::of(thread);
         let last = thread.scheduling();
@@ -592,7 +591,7 @@ impl Process {
         let gone = at.map(|at| threads.remove(at));
         let last = threads.is_empty();
         if !last && thread.is_traced() && thread.tid() == self.pid() {
-            // Before another can be the last, which tells the tracer.
+            // Set before another thread can be the last, which notifies the tracer.
             *self.ended_leader.lock() = gone.clone();
         }
         drop(threads);
@@ -613,8 +612,8 @@ impl Process {
         self.usage.lock()[0].plus(living)
     }
 
-    /// Its usage for timers to look at, of which there may be thousands: where many threads would
-    /// have to be asked, what they were asked for another within a tick.
+    /// Its usage for timer checks, of which there may be thousands: for a process of many threads,
+    /// the usage is computed once per tick.
     pub(super) fn recent_usage(&self) -> Usage {
         if self.threads().len() <= FEW {
             return self.usage();
@@ -636,7 +635,7 @@ impl Process {
         living.fold(self.transfers.sums(), Sums::plus)
     }
 
-    /// Notes that the process leaves memory that had at most `peak` pages.
+    /// Records that the process leaves memory that had at most `peak` pages.
     pub(super) fn leave_memory(&self, peak: usize) {
         let own = &mut self.usage.lock()[0];
         own.peak = own.peak.max(peak);
@@ -660,7 +659,7 @@ impl Process {
         self.times_of(&self.usage())
     }
 
-    /// The same where its usage is known.
+    /// Its CPU time, given its usage.
     pub(super) fn times_of(&self, usage: &Usage) -> Times {
         self.prev_cputime[0].adjust(usage)
     }
@@ -670,17 +669,17 @@ impl Process {
         self.prev_cputime[1].adjust(&self.children_usage())
     }
 
-    /// When it began, in ns of CLOCK_MONOTONIC.
+    /// Its start time, in ns of CLOCK_MONOTONIC.
     pub fn started(&self) -> u64 {
         self.started
     }
 
-    /// Whether orphans below it become its children.
+    /// Whether orphaned descendants become its children.
     pub fn is_subreaper(&self) -> bool {
         self.subreaper.load(Relaxed)
     }
 
-    /// Lets orphans below it become its children, or not.
+    /// Sets whether orphaned descendants become its children.
     pub fn set_subreaper(&self, on: bool) {
         self.subreaper.store(on, Relaxed);
     }
@@ -690,7 +689,7 @@ impl Process {
         self.modes.load(Relaxed)
     }
 
-    /// The bits that new memory of it, its child's or its next program's, begins with.
+    /// The bits with which its new memory, its children and its next program start.
     pub fn inherited_modes(&self) -> u32 {
         match self.modes() {
             modes if modes & Mode::WRITE_EXECUTE_FOR_CHILD == 0 => modes,
@@ -703,23 +702,23 @@ impl Process {
         self.modes() & mode == mode
     }
 
-    /// Sets the bits `which` to those of `to`, and leaves the others as they are by then.
+    /// Sets the bits `which` to those of `to`, and leaves the others unchanged.
     pub fn set_modes(&self, which: u32, to: u32) {
         let set = |modes| Some(modes & !which | to);
         _ = self.modes.fetch_update(Relaxed, Relaxed, set);
     }
 
-    /// How its last thread was scheduled.
+    /// The scheduling of its last thread.
     pub fn last_scheduling(&self) -> Scheduling {
         *self.last_scheduling.lock()
     }
 
-    /// Sets what is reported of that.
+    /// Sets the scheduling that is reported for it.
     pub fn set_last_scheduling(&self, scheduling: Scheduling) {
         *self.last_scheduling.lock() = scheduling;
     }
 
-    /// Where its crossings are counted.
+    /// The group in which its crossings are counted.
     pub fn counting(&self) -> Arc<Group> {
         self.counting.lock().clone()
     }
@@ -748,20 +747,19 @@ impl Process {
         self.dump_filter.store(kinds & coredump::KINDS, Relaxed);
     }
 
-    /// Whether its parent waits for it to let go of its memory.
+    /// Whether its parent waits until it returns the parent's memory.
     pub fn borrows_memory(&self) -> bool {
         self.borrows_memory.load(Acquire)
     }
 
-    /// Lets the parent that waits for its memory go on.
+    /// Lets the parent that waits for its memory continue.
     pub(super) fn return_memory(&self) {
         if self.borrows_memory.swap(false, AcqRel) {
             self.changed.wake_all();
         }
     }
 
-    /// Gives its place among its user's processes back. A pidfd may keep the rest of it for as long
-    /// as it likes.
+    /// Releases its count among its user's processes. A pidfd may keep the rest of it indefinitely.
     pub(super) fn uncount(&self) {
         if self.counted.load(Relaxed) {
             self.counted.store(false, Relaxed);
@@ -770,7 +768,8 @@ impl Process {
         self.leave_count();
     }
 
-    /// Nothing is left of its first thread: it was waited for, or another takes its place.
+    /// Releases the count of its first thread: it was waited for, or another thread takes its
+    /// place.
     pub(super) fn leave_count(&self) {
         if self.admitted.load(Relaxed) {
             self.admitted.store(false, Relaxed);
@@ -781,7 +780,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A process that was never entered in the tree.
+        // The process was never entered in the tree.
         self.uncount();
     }
 }

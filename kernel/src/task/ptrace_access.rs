@@ -1,21 +1,21 @@
-//! Access to another process (ptrace_may_access): the one gate of everything that shows or changes
-//! a process's state.
+//! Access to another process (ptrace_may_access): every operation that shows or changes a process's
+//! state goes through this check.
 
 use super::{Process, Thread, current};
 use crate::errno::{Errno, Result};
 use linux_raw_sys::general::CAP_SYS_PTRACE;
 
-/// The caller's identity that counts.
+/// The credentials of the caller that count.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum By {
-    /// The IDs for file access, where a file is opened (PTRACE_MODE_FSCREDS).
+    /// The IDs for file access, when a file is opened (PTRACE_MODE_FSCREDS).
     File,
     /// The real IDs, in other system calls (PTRACE_MODE_REALCREDS).
     Real,
 }
 
 /// Whether the current thread may inspect `thread` of `process`, or the rest of a process without
-/// threads, as ptrace(2) has it. The answer holds as long as [`Process::hold_program`] keeps the
+/// threads, as by ptrace(2). The answer holds as long as [`Process::hold_program`] holds the
 /// program.
 ///
 /// # Errors
@@ -25,7 +25,7 @@ pub fn check(process: &Process, thread: Option<&Thread>, by: By) -> Result<()> {
         return Ok(());
     }
     let own = current().credentials();
-    // Before the memory: a process that changes its identity hides the memory first.
+    // Read before the memory: a process that changes its credentials hides the memory first.
     let target = thread.map_or_else(|| process.credentials(), |thread| thread.credentials());
     let space = thread.and_then(|thread| thread.space());
     let (user, group, capabilities) = match by {
@@ -43,11 +43,10 @@ pub fn check(process: &Process, thread: Option<&Thread>, by: By) -> Result<()> {
     }
 }
 
-/// Calls `f` with `thread`, if the current thread may inspect it; it begins no other program
-/// meanwhile.
+/// Calls `f` with `thread`, if the current thread may inspect it; it cannot exec meanwhile.
 ///
 /// # Errors
-/// EPERM, EINTR, and what `f` fails with.
+/// EPERM, EINTR, and the errors of `f`.
 pub fn look<T>(thread: &Thread, by: By, f: impl FnOnce(&Thread) -> Result<T>) -> Result<T> {
     let _held = thread.process().hold_program()?;
     check(thread.process(), Some(thread), by)?;

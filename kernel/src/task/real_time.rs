@@ -19,27 +19,27 @@ use super::{Thread, clock, sched};
 use crate::arch::cpu::{self, Cpu};
 use crate::arch::{current_arc, time, work::NEED_RESCHED};
 
-/// Below it are the places of real-time threads, at it begins the virtual runtime of the others.
+/// Real-time threads have virtual runtimes below it; those of all others start at it.
 pub const END: u64 = 128 << 32;
 
-/// The place of a priority (1 to 99). Between two there is more than any span of time that virtual
-/// runtimes are compared with.
+/// The virtual runtime of a priority (1 to 99). Two of them differ by more than any span over which
+/// virtual runtimes are compared.
 pub fn place(priority: u32) -> u64 {
     u64::from(99 - priority.min(99)) << 32
 }
 
-/// The priority that has a place, 0 for a virtual runtime of the others.
+/// The priority of a virtual runtime, 0 for that of an ordinary thread.
 pub fn priority(place: u64) -> u32 {
     99_u32.saturating_sub((place >> 32) as u32)
 }
 
 /// How long SCHED_RR lets a thread run while others of its priority wait, in ns.
 static TURN: AtomicU32 = AtomicU32::new(USUAL_TURN);
-/// This time in ms, as it was set (`sched_rr_timeslice_ms`).
+/// The same in ms, as it was set (`sched_rr_timeslice_ms`).
 static TURN_MS: AtomicU32 = AtomicU32::new(USUAL_TURN_MS);
 const USUAL_TURN_MS: u32 = 100;
 const USUAL_TURN: u32 = ticks_of(USUAL_TURN_MS);
-/// How long others wait at most, and how long they run then (Linux's fair server).
+/// How long others wait at most, and how long they then run (Linux's fair server).
 const MOST_STARVED: u32 = (950_000_000 / PERIOD_NS) as u32;
 const LENT_NS: u64 = 50_000_000;
 
@@ -66,21 +66,21 @@ pub fn set_turn_ms(ms: i32) {
 
 /// A thread's data of the real-time policies.
 pub struct State {
-    /// Ticks of its turn that are over.
+    /// Elapsed ticks of its turn.
     turn: AtomicU32,
     /// Whether its turn is over.
     over: AtomicBool,
-    /// The priority that it inherits from those who wait for its locks, 0 for none.
+    /// The priority that it inherits from the waiters for its locks, 0 for none.
     inherited: AtomicU8,
-    /// Whether anybody ever waited for a lock of the thread.
+    /// Whether a thread ever waited for a lock of this thread.
     lender: AtomicBool,
-    /// Ticks since it slept last, and how often it had slept then.
+    /// Ticks since the thread last slept, and its number of sleeps at that time.
     awake: AtomicU32,
     sleeps: AtomicU64,
 }
 
 impl State {
-    /// The state of a thread that did not run yet.
+    /// The state of a thread that has not run yet.
     pub const fn new() -> Self {
         State {
             turn: AtomicU32::new(0),
@@ -92,39 +92,39 @@ impl State {
         }
     }
 
-    /// The priority that the thread inherits from those who wait for its locks, 0 for none.
+    /// The priority that the thread inherits from the waiters for its locks, 0 for none.
     pub fn inherited(&self) -> u32 {
         self.inherited.load(Relaxed).into()
     }
 
-    /// Sets that.
+    /// Sets the inherited priority.
     pub fn set_inherited(&self, priority: u32) {
         self.inherited.store(priority as u8, Relaxed);
     }
 
-    /// Whether anybody ever waited for a lock of the thread.
+    /// Whether a thread ever waited for a lock of this thread.
     pub fn is_lender(&self) -> bool {
         self.lender.load(Relaxed)
     }
 
-    /// Somebody begins to. A fence comes between this and a look whether the thread still lives, so
-    /// that a thread which ends knows.
+    /// Notes that a thread begins to wait for a lock of this one. The caller executes a fence
+    /// before it checks whether this thread still lives, so that a thread that ends sees the mark.
     pub fn set_lender(&self) {
         self.lender.store(true, Relaxed);
     }
 
-    /// Lets the next of its priority run.
+    /// Ends the thread's turn, so that the next of its priority runs.
     pub(super) fn end_turn(&self) {
         self.over.store(true, Relaxed);
     }
 
-    /// Whether its turn was over; it no longer is.
+    /// Takes the mark that its turn is over; returns whether it was set.
     pub(super) fn turn_is_over(&self) -> bool {
         self.over.swap(false, Relaxed)
     }
 }
 
-/// A tick of `cpu`, which runs `thread`.
+/// Handles a tick of `cpu`, which runs `thread`.
 #[inline]
 pub(super) fn tick(cpu: &'static Cpu, thread: &Thread, now: u64) {
     if thread.sched.is_real_time() {
@@ -167,7 +167,7 @@ fn resched(thread: &Thread) {
     thread.arch.work.fetch_or(NEED_RESCHED, Relaxed);
 }
 
-/// A real-time thread that waits behind another goes to a CPU that runs something lesser.
+/// Moves a waiting real-time thread to a CPU that runs a thread of lower priority.
 fn pass_on(cpu: &'static Cpu) {
     if cpu.sched().waiting() == 0 {
         return;
@@ -181,8 +181,8 @@ fn pass_on(cpu: &'static Cpu) {
     }
 }
 
-/// RLIMIT_RTTIME: a thread that does not sleep for so long is warned, again each second, and killed
-/// at the hard limit.
+/// RLIMIT_RTTIME: a thread that does not sleep for that time gets a warning, another one each
+/// second, and is killed at the hard limit.
 fn limit(thread: &Thread) {
     let state = &thread.sched.real_time;
     let limits = &thread.process().limits;
@@ -202,7 +202,7 @@ fn limit(thread: &Thread) {
     let number = match us {
         us if limit.hard != INFINITY && us >= limit.hard => SIGKILL,
         us if us >= limit.soft => {
-            // As Linux does: the limit itself moves.
+            // Raises the limit itself, as Linux does.
             limits.raise(RLIMIT_RTTIME, (clock::SECOND / 1000) as usize);
             SIGXCPU
         }

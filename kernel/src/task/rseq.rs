@@ -12,13 +12,13 @@ use crate::arch::{cpu, user_end, work};
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, access_ok};
 
-/// Bytes of the first `struct rseq` that there was, and its alignment.
+/// The size of the original `struct rseq`, and its alignment.
 const FIRST: usize = 32;
 /// Bytes of `struct rseq` that the kernel writes: AT_RSEQ_FEATURE_SIZE.
 pub const SIZE: usize = 28;
 /// Alignment of `struct rseq`: AT_RSEQ_ALIGN.
 pub const ALIGN: usize = 32;
-/// Where `struct rseq` holds the address of the critical section that the thread is in.
+/// The offset of the address of the thread's critical section in `struct rseq`.
 const SECTION: usize = 8;
 /// `cpu_id` of an area that is not registered.
 const UNINITIALIZED: u32 = u32::MAX;
@@ -32,7 +32,7 @@ pub struct Area {
     signature: AtomicU32,
 }
 
-/// `struct rseq_cs`: code that must run on one CPU without a break.
+/// `struct rseq_cs`: code that must run on one CPU without interruption.
 #[derive(FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 struct Section {
@@ -44,13 +44,13 @@ struct Section {
 }
 
 impl Area {
-    /// Whether there is one.
+    /// Whether an area is registered.
     #[inline(always)]
     pub fn is_registered(&self) -> bool {
         self.address.load(Relaxed) != 0
     }
 
-    /// Its address, how long it is, and its signature.
+    /// Its address, size and signature.
     pub fn registration(&self) -> [usize; 3] {
         let signature = self.signature.load(Relaxed) as usize;
         [
@@ -66,14 +66,14 @@ impl Area {
         self.address.store(address, Relaxed);
     }
 
-    /// Forgets it: the memory is given up.
+    /// Unregisters the area without access to it: its memory is being left.
     pub fn clear(&self) {
         self.set(0, 0, 0);
     }
 }
 
 impl Thread {
-    /// The thread left its CPU, or its program was interrupted: it looks at its area.
+    /// Makes the thread check its area: it left its CPU, or its program was interrupted.
     #[inline(always)]
     pub fn disturb_rseq(&self) {
         if self.rseq.is_registered() {
@@ -81,7 +81,7 @@ impl Thread {
         }
     }
 
-    /// A child in memory of its own has the same area.
+    /// Copies the registration to a child with its own memory.
     pub(super) fn copy_rseq(&self, from: &Thread) {
         let Area {
             address,
@@ -118,10 +118,10 @@ pub fn register(address: usize, len: usize, signature: u32) -> Result<()> {
     Ok(())
 }
 
-/// Takes the area back.
+/// Unregisters the area.
 ///
 /// # Errors
-/// EINVAL (it is another), EPERM (with another signature), EFAULT.
+/// EINVAL (it is a different area), EPERM (with another signature), EFAULT.
 pub fn unregister(address: usize, len: usize, signature: u32) -> Result<()> {
     let area = &current().rseq;
     if !area.is_registered() {
@@ -143,14 +143,14 @@ fn check_same(area: &Area, address: usize, len: usize, signature: u32) -> Result
     }
 }
 
-/// Writes the CPU's number as `cpu_id_start` and as `cpu_id`; node 0, and as the number among the
-/// threads that run at once (`mm_cid`) the CPU's again.
+/// Writes the CPU's number as `cpu_id_start`, as `cpu_id` and as the concurrency ID (`mm_cid`), and
+/// 0 as the node.
 fn write_ids(address: usize, start: u32, id: u32) -> Result<()> {
     UserPtr::new(address).write(&[start, id])?;
     UserPtr::new(address + 20).write(&[0, start])
 }
 
-/// Stores the CPU for the program, and ends the critical section that it was disturbed in.
+/// Stores the CPU for the program, and aborts the critical section that was disturbed.
 pub fn resume() {
     store_cpu_after(restart, 0);
 }
@@ -175,15 +175,14 @@ fn store_cpu_after(first: impl FnOnce(&Area) -> Result<()>, delivered: u32) {
     }
 }
 
-/// The handler of signal `number` is about to run: the critical section ends before.
+/// Aborts the critical section before the handler of signal `number` runs.
 pub fn interrupt(number: u32) {
     if current().rseq.is_registered() {
         store_cpu_after(restart, number);
     }
 }
 
-/// If the program is in a critical section, it goes on where that says for the case that it was
-/// disturbed.
+/// If the program is in a critical section, makes it continue at the section's abort handler.
 fn restart(area: &Area) -> Result<()> {
     let slot = UserPtr::<usize>::new(area.address.load(Relaxed) + SECTION);
     let at = slot.read()?;
@@ -201,7 +200,7 @@ fn restart(area: &Area) -> Result<()> {
     {
         return Err(Errno::EINVAL);
     }
-    // The word before the way out says that it is one.
+    // The word before the abort handler must be the signature.
     let before = UserPtr::<u32>::new(abort.wrapping_sub(4)).read()?;
     if before != area.signature.load(Relaxed) {
         return Err(Errno::EINVAL);

@@ -12,31 +12,31 @@ pub const USER_HZ: u64 = 100;
 pub struct Usage {
     /// Ticks of CPU time.
     pub ticks: u64,
-    /// How often the tick found it in its program, and how often in the kernel.
+    /// The number of samples that found it in its program, and in the kernel.
     pub samples: [u64; 2],
-    /// Times that a thread slept.
+    /// The number of times that a thread slept.
     pub sleeps: u64,
-    /// Times that a thread was preempted.
+    /// The number of times that a thread was preempted.
     pub preemptions: u64,
-    /// Ticks that a thread waited for a CPU, being ready to run.
+    /// Ticks for which a runnable thread waited for a CPU.
     pub run_delay: u64,
-    /// Page faults that were resolved: all without a disk.
+    /// Resolved page faults, all of them minor.
     pub faults: u64,
-    /// The most pages that a process had, in memory that it has left.
+    /// The most pages of the process in memory that it has left.
     pub peak: usize,
 }
 
-/// CPU time in ticks: the program's own, and the kernel's for it.
+/// CPU time in ticks: in programs, and in the kernel on their behalf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// The program's own.
+    /// The time in programs.
     pub user: u64,
-    /// The kernel's.
+    /// The time in the kernel.
     pub system: u64,
 }
 
 impl Times {
-    /// Both together.
+    /// The sum of both.
     pub fn plus(self, other: Times) -> Times {
         Times {
             user: self.user + other.user,
@@ -44,7 +44,7 @@ impl Times {
         }
     }
 
-    /// The program's own and the kernel's, in clock ticks of `USER_HZ`.
+    /// User and system time, in clock ticks of `USER_HZ`.
     pub fn in_user_hz(self) -> (u64, u64) {
         (
             user_hz(time::ticks_to_ns(self.user)),
@@ -53,7 +53,7 @@ impl Times {
     }
 }
 
-/// Nanoseconds in clock ticks of `USER_HZ`.
+/// Converts nanoseconds to clock ticks of `USER_HZ`.
 pub fn user_hz(ns: u64) -> u64 {
     ns / (clock::SECOND / USER_HZ)
 }
@@ -73,7 +73,7 @@ impl Usage {
         }
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn plus(self, other: Usage) -> Usage {
         Usage {
             ticks: self.ticks + other.ticks,
@@ -86,10 +86,10 @@ impl Usage {
         }
     }
 
-    /// Its CPU time, divided as the samples are; without any, all is the program's.
+    /// Its CPU time, divided in the ratio of the samples; without samples it is all user time.
     pub fn times(&self) -> Times {
         let [user, system] = self.samples.map(u128::from);
-        // Most processes are gone before a tick.
+        // Most processes end before their first tick.
         let system = match system {
             0 => 0,
             _ => (u128::from(self.ticks) * system / (user + system)) as u64,
@@ -101,16 +101,16 @@ impl Usage {
     }
 }
 
-/// The times that were reported last: neither ever falls, though samples change their ratio.
+/// The times that were reported last: neither ever decreases, though samples change their ratio.
 pub struct PrevCputime(Mutex<Times>);
 
 impl PrevCputime {
-    /// Nothing was reported.
+    /// No reported times.
     pub const fn new() -> Self {
         PrevCputime(Mutex::new(Times { user: 0, system: 0 }))
     }
 
-    /// The times of `usage`, and no less than the times reported before.
+    /// The times of `usage`, but at least the times reported before.
     pub fn adjust(&self, usage: &Usage) -> Times {
         let mut prev = self.0.lock();
         if usage.ticks > prev.user + prev.system {

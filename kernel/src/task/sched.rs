@@ -32,7 +32,7 @@ use wakeup::Wake;
 
 /// States of a thread, as bits: a wake-up names the states that it ends.
 pub mod state {
-    /// Runs, or could.
+    /// Running or runnable.
     pub const RUNNABLE: u8 = wakeup::RUNNABLE as u8;
     /// Asleep until woken or until a signal comes.
     pub const INTERRUPTIBLE: u8 = 1;
@@ -44,39 +44,39 @@ pub mod state {
     pub const STOPPED: u8 = 8;
     /// Never runs again.
     pub const DEAD: u8 = 16;
-    /// Stopped for its tracer until that lets it go on, or killed.
+    /// Stopped for its tracer until the tracer continues it, or killed.
     pub const TRACED: u8 = 32;
     /// Any sleep.
     pub const ASLEEP: u8 = INTERRUPTIBLE | UNINTERRUPTIBLE | KILLABLE;
 }
 
-/// CPUs that have nothing to do, as bits.
+/// Idle CPUs, as bits.
 static IDLE: AtomicU64 = AtomicU64::new(0);
 
 const _: () = assert!(MAX_CPUS <= u64::BITS as usize);
 
-/// Announces a sleep: from now on a wake-up counts. Then look at the condition, and [`schedule`] if
-/// it does not hold.
+/// Announces a sleep, which a wake-up ends from now on. The caller then checks the condition, and
+/// calls [`schedule`] if it does not hold.
 #[inline]
 pub fn prepare(state: u8) {
     current().sched.sleeper.prepare(state.into());
 }
 
-/// Takes the announcement back.
+/// Withdraws the announcement.
 #[inline]
 pub fn cancel() {
     current().sched.sleeper.set_runnable();
 }
 
-/// Runs others: until woken if the current thread announced a sleep, else until its turn comes
-/// again.
+/// Runs other threads: until a wake-up if the current thread announced a sleep, else until it is
+/// the current thread's turn again.
 pub fn schedule() {
     might_sleep();
     let cpu = cpu::this();
     let previous: &Thread = &current();
     previous.arch.work.fetch_and(!NEED_RESCHED, Relaxed);
     let next = RunQueue::next(cpu, previous);
-    // Also where the thread goes on: its next slice has begun.
+    // Needed even if the thread continues, since its next slice has begun.
     timer::arm(cpu, cpu.sched().slice_end());
     let Some(next) = next else { return };
     previous.disturb_rseq();
@@ -95,7 +95,7 @@ pub(super) fn set_cpu_mode(cpu: &Cpu, mode: Mode) {
     cpu.sched().mode.store(mode.0, Relaxed);
 }
 
-/// The switch from `previous` is complete; this thread goes on, or begins.
+/// Completes the switch from `previous`; this thread continues, or begins.
 #[inline(always)]
 pub fn switched(previous: Arc<Thread>) {
     if previous.sched.expelled.load(Relaxed) {
@@ -109,8 +109,8 @@ fn activate_space(cpu: &Cpu, next: &Thread) {
     if wanted == cpu.sched().space.load(Relaxed) {
         return;
     }
-    // Before the fence of `activate`: what the programs there ordered before is seen by this one,
-    // see `barrier`.
+    // Stored before the fence of `activate`, so that this CPU sees what the programs of that space
+    // ordered before; see `barrier`.
     cpu.sched().space.store(wanted, Release);
     match next.space() {
         Some(space) => space.activate(),
@@ -135,15 +135,15 @@ pub fn wake_from(thread: Arc<Thread>, states: u8) -> bool {
     resume(thread, woken)
 }
 
-/// As [`wake`], for a thread that was taken out of a list. It announced its sleep before it entered
-/// that, and looks at the condition afterwards.
+/// Like [`wake`], for a thread that was taken out of a list. The thread announced its sleep before
+/// it entered the list, and checks the condition afterwards.
 pub(super) fn wake_listed(thread: Arc<Thread>) -> bool {
     let sleeper = &thread.sched.sleeper;
     let woken = sleeper.wake_listed(state::ASLEEP.into(), lock_queue);
     resume(thread, woken)
 }
 
-/// Calls `f` while `thread` is asleep and cannot be woken; none if it is awake.
+/// Calls `f` while `thread` is asleep and cannot be woken; `None` if it is awake.
 pub(super) fn while_asleep<T>(thread: &Thread, f: impl FnOnce() -> T) -> Option<T> {
     let sleeper = &thread.sched.sleeper;
     loop {
@@ -165,7 +165,7 @@ fn lock_queue(cpu: usize) -> Locked {
     (home, home.sched().lock())
 }
 
-/// Puts a thread into a queue, if it was asleep; false if it was in no sleep that was to end.
+/// Puts a thread into a queue if it was asleep; false if it was in none of the sleeps to be ended.
 #[inline(always)]
 fn resume(thread: Arc<Thread>, woken: Wake<Locked>) -> bool {
     let (home, queue) = match woken {
@@ -173,7 +173,7 @@ fn resume(thread: Arc<Thread>, woken: Wake<Locked>) -> bool {
         Wake::Running => return true,
         Wake::Asleep(locked) => locked,
     };
-    // Its CPU may not have left it yet.
+    // Its CPU may not have switched away from it yet.
     let target = match thread.arch.is_running() {
         true => home,
         false => place(&thread.sched, home),
@@ -188,7 +188,7 @@ fn resume(thread: Arc<Thread>, woken: Wake<Locked>) -> bool {
     true
 }
 
-/// Where a thread that last ran on `home` shall run: there if it may and the CPU idles, else on an
+/// The CPU for a thread that last ran on `home`: `home` if it is allowed and idle, else another
 /// idle CPU.
 fn place(entity: &Entity, home: &'static Cpu) -> &'static Cpu {
     let allowed = entity.allowed();
@@ -205,8 +205,8 @@ fn place(entity: &Entity, home: &'static Cpu) -> &'static Cpu {
     cpu::get(index).unwrap_or(home)
 }
 
-/// Takes one of the CPUs that were seen to be idle, unless others have taken them all meanwhile:
-/// two threads that are woken at the same time go to two.
+/// Claims one of the CPUs that were seen idle, unless others have claimed them all meanwhile: two
+/// threads that are woken at the same time go to different CPUs.
 fn claim(idle: &AtomicU64, mut seen: u64) -> Option<usize> {
     while seen != 0 {
         let bit = seen & seen.wrapping_neg();
@@ -218,7 +218,7 @@ fn claim(idle: &AtomicU64, mut seen: u64) -> Option<usize> {
     None
 }
 
-/// Puts a runnable thread that left `home`'s queue where it shall run.
+/// Queues a runnable thread that left `home`'s queue on the CPU where it should run.
 fn pass_on(home: &'static Cpu, thread: Arc<Thread>) {
     let target = place(&thread.sched, home);
     let queue = home.sched().lock();
@@ -227,7 +227,8 @@ fn pass_on(home: &'static Cpu, thread: Arc<Thread>) {
     enqueue(target, thread);
 }
 
-/// Puts a runnable thread that no queue holds, and that is new or goes to `target`, into its queue.
+/// Puts a runnable thread that is in no queue, because it is new or moves to `target`, into the
+/// queue of `target`.
 pub(super) fn enqueue(target: &'static Cpu, thread: Arc<Thread>) {
     enqueue_in(target, target.sched().lock(), thread);
 }
@@ -252,7 +253,7 @@ fn enqueue_in(target: &'static Cpu, mut queue: MutexGuard<Queue>, thread: Arc<Th
     }
 }
 
-/// Looks at this CPU's queue after something was added.
+/// Requests a switch, if this CPU's queue has become such that it is needed.
 #[inline(always)]
 fn resched_if_needed(cpu: &'static Cpu, queue: MutexGuard<Queue>, now: u64) {
     let current = current();
@@ -265,7 +266,7 @@ fn resched_if_needed(cpu: &'static Cpu, queue: MutexGuard<Queue>, now: u64) {
     }
 }
 
-/// Another CPU has something for this one.
+/// Handles an interrupt that another CPU sent.
 pub fn ipi() {
     membarrier::interrupt();
     if cpu::this().sched().waiting() != 0 {
@@ -273,15 +274,15 @@ pub fn ipi() {
     }
 }
 
-/// The clock struck: is the slice over?
+/// Requests a switch if the slice is over when the timer fires.
 pub(super) fn check_slice(cpu: &Cpu, now: u64) {
     if now >= cpu.sched().slice_end() {
         current().arch.work.fetch_or(NEED_RESCHED, Relaxed);
     }
 }
 
-/// Starts a new thread, behind those that run already by a slice: its maker goes on first, and
-/// making threads gains nothing.
+/// Starts a new thread, one slice behind those that run already: its creator continues first, and
+/// creating threads gains nothing.
 pub fn start(thread: Arc<Thread>) {
     let here = cpu::this();
     if !thread.sched.is_real_time() {
@@ -293,7 +294,7 @@ pub fn start(thread: Arc<Thread>) {
     enqueue(place(&thread.sched, here), thread);
 }
 
-/// Lets the others that are runnable go first.
+/// Lets other runnable threads run first.
 pub fn yield_now() {
     let cpu = cpu::this();
     if cpu.sched().waiting() != 0 {
@@ -302,8 +303,8 @@ pub fn yield_now() {
     }
 }
 
-/// For long loops in the kernel: takes pending interrupts, and lets another thread run if it is
-/// that one's turn. The caller holds no spin lock.
+/// For long loops in the kernel: takes pending interrupts, and lets another thread run if it is its
+/// turn. The caller holds no spin lock.
 #[inline]
 pub fn cond_resched() {
     might_sleep();
@@ -315,7 +316,7 @@ pub fn cond_resched() {
     }
 }
 
-/// [`cond_resched`] for loops as long as a program asks for, which end when it is killed.
+/// [`cond_resched`] for loops whose length a program chooses, and which end when it is killed.
 ///
 /// # Errors
 /// EINTR: the thread must die.
@@ -341,7 +342,7 @@ pub fn cond_resched_interruptible() -> Result<()> {
     }
 }
 
-/// Makes the context that this CPU started in its idle thread.
+/// Makes the context in which this CPU started its idle thread.
 pub(super) fn adopt(idle: Arc<Thread>) {
     let cpu = cpu::this();
     idle.sched.sleeper.set_cpu(cpu.index());
@@ -350,7 +351,7 @@ pub(super) fn adopt(idle: Arc<Thread>) {
     arch::adopt(idle);
 }
 
-/// A thread's set of CPUs changed: if it is on a CPU that is no longer among them, it leaves that.
+/// A thread's set of CPUs changed: makes it leave its CPU if that is no longer allowed.
 pub fn leave_forbidden_cpu(thread: &Thread) {
     let entity = &thread.sched;
     let index = entity.cpu();
@@ -358,7 +359,7 @@ pub fn leave_forbidden_cpu(thread: &Thread) {
         return;
     }
     let home = cpu::get(index).expect("a thread's CPU is online");
-    // Also for a thread that begins to run there just now.
+    // This also covers a thread that is just starting to run there.
     thread.arch.work.fetch_or(NEED_RESCHED, SeqCst);
     if thread.arch.is_running() {
         if !core::ptr::eq(home, cpu::this()) {
@@ -373,7 +374,7 @@ pub fn leave_forbidden_cpu(thread: &Thread) {
     }
 }
 
-/// Changes how a thread is scheduled, wherever it is.
+/// Changes a thread's scheduling class, wherever it is.
 pub fn classify(thread: &Thread, class: Class) {
     let entity = &thread.sched;
     match class {
@@ -384,7 +385,7 @@ pub fn classify(thread: &Thread, class: Class) {
     }
 }
 
-/// False if the thread is on its way between two CPUs' queues, or to a CPU.
+/// False if the thread is moving between two CPUs' queues, or to a CPU.
 fn try_classify(thread: &Thread, class: Class) -> bool {
     let entity = &thread.sched;
     let index = entity.cpu();
@@ -421,7 +422,7 @@ fn try_classify(thread: &Thread, class: Class) -> bool {
     true
 }
 
-/// Makes a CPU look at its queue.
+/// Makes a CPU check its queue.
 fn interrupt(cpu: &'static Cpu) {
     if core::ptr::eq(cpu, cpu::this()) {
         resched_if_needed(cpu, cpu.sched().lock(), time::now_ticks());
@@ -430,7 +431,7 @@ fn interrupt(cpu: &'static Cpu) {
     }
 }
 
-/// The loop of a CPU that has nothing to do. Takes over the context that it started in.
+/// The loop of an idle CPU. It takes over the context in which the CPU started.
 pub fn idle() -> ! {
     #[cfg(feature = "selftest")]
     crate::selftest::on_idle_stack();

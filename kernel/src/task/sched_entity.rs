@@ -26,12 +26,12 @@ fn weight_of(nice: i32) -> u32 {
 /// The weight of SCHED_IDLE.
 const LIGHTEST: u32 = 3;
 
-/// How a thread is scheduled.
+/// A scheduling class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
-    /// Before all others, at a priority (1 to 99).
+    /// Before all others, with a priority (1 to 99).
     RealTime(u32),
-    /// By its part of the time, at a weight.
+    /// By its share of the time, with a weight.
     Fair(u32),
 }
 
@@ -65,11 +65,11 @@ pub struct Entity {
     vruntime: AtomicU64,
     /// Ticks run.
     runtime: AtomicU64,
-    /// Since when it waits for a CPU, and how long it waited before, in ticks (Linux's
+    /// The time since which it waits for a CPU, and how long it waited before, in ticks (Linux's
     /// `struct sched_info`).
     queued_at: AtomicU64,
     run_delay: AtomicU64,
-    /// How often it was found in its program, and how often in the kernel.
+    /// The number of samples that found it in its program, and in the kernel.
     samples: [AtomicU64; 2],
     /// CPUs that it may run on.
     allowed: AtomicU64,
@@ -77,9 +77,9 @@ pub struct Entity {
     pub(super) space: AtomicUsize,
     /// A `count_groups::Mode`.
     mode: AtomicU32,
-    /// Whether the thread left its CPU because it may not run there any more.
+    /// Whether the thread left its CPU because the CPU is no longer allowed.
     pub(super) expelled: AtomicBool,
-    /// How often it gave the CPU up, and how often it was taken away.
+    /// The number of voluntary switches, and of preemptions.
     switches: [AtomicU64; 2],
     /// Its data of the real-time policies.
     pub(super) real_time: real_time::State,
@@ -118,7 +118,8 @@ impl Entity {
         self.runtime.load(Relaxed)
     }
 
-    /// How often it was found in its program, and how often in the kernel ([`tick`](super::tick)).
+    /// The number of samples that found it in its program, and in the kernel
+    /// ([`tick`](super::tick)).
     pub fn samples(&self) -> [u64; 2] {
         self.samples.each_ref().map(|count| count.load(Relaxed))
     }
@@ -140,7 +141,7 @@ impl Entity {
         self.weight() == 0
     }
 
-    /// The real-time priority that it runs at, inherited or its own; 0 in the other policies.
+    /// The real-time priority at which it runs, inherited or its own; 0 in the other policies.
     #[inline]
     pub fn priority(&self) -> u32 {
         real_time::priority(self.vruntime())
@@ -167,12 +168,12 @@ impl Entity {
         self.allowed.load(Relaxed)
     }
 
-    /// The CPU that the thread runs on, did last, or goes to.
+    /// The CPU on which the thread runs, last ran, or will run next.
     pub fn cpu(&self) -> usize {
         self.sleeper.cpu()
     }
 
-    /// How often the thread slept, and how often it was preempted.
+    /// The number of sleeps and of preemptions.
     pub fn switches(&self) -> (u64, u64) {
         (
             self.switches[0].load(Relaxed),
@@ -184,13 +185,13 @@ impl Entity {
         Mode(self.mode.load(Relaxed))
     }
 
-    /// Sets the mode. A thread that finds another's mode there sees the stores before it.
+    /// Sets the mode. A thread that reads this mode sees the stores before it.
     pub(super) fn set_mode(&self, mode: Mode) {
         self.mode.swap(mode.0, AcqRel);
     }
 
-    /// As [`prepare`](super::sched::prepare) for this thread, which makes a fence of all accesses
-    /// before it looks at the condition.
+    /// Like [`prepare`](super::sched::prepare) for this thread. A fence orders all earlier accesses
+    /// before its check of the condition.
     #[inline]
     pub(super) fn announce(&self, state: u8) {
         self.sleeper.announce(state.into());
@@ -224,7 +225,7 @@ impl Entity {
         self.set_vruntime(self.vruntime() + self.weighted(ticks));
     }
 
-    /// The virtual runtime of so many ticks.
+    /// The virtual runtime for `ticks`.
     #[inline(always)]
     pub(super) fn weighted(&self, ticks: u64) -> u64 {
         match self.weight() {
@@ -234,17 +235,17 @@ impl Entity {
         }
     }
 
-    /// Ticks that it was ready to run and waited for a CPU, up to when it came to one last.
+    /// The ticks that it was runnable and waited for a CPU, until it last got one.
     pub fn run_delay(&self) -> u64 {
         self.run_delay.load(Relaxed)
     }
 
-    /// The thread waits for a CPU from now on.
+    /// The thread begins to wait for a CPU.
     pub(super) fn wait_from(&self, now: u64) {
         self.queued_at.store(now, Relaxed);
     }
 
-    /// Adds the wait that ends now to the thread's run delay: it comes to a CPU, or leaves a queue.
+    /// Adds the wait that ends now to the thread's run delay: it gets a CPU, or leaves a queue.
     #[inline(always)]
     pub(super) fn arrive(&self, now: u64) {
         let before = self.run_delay().wrapping_sub(self.queued_at.load(Relaxed));

@@ -20,19 +20,19 @@ use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 
-/// The cost of a filter beside its instructions, and the most that all filters of a thread may cost
-/// (Linux's `MAX_INSNS_PER_PATH`).
+/// The cost of a filter in addition to its instructions, and the maximum cost of all filters of a
+/// thread (Linux's `MAX_INSNS_PER_PATH`).
 const OVERHEAD: usize = 4;
 const MOST: usize = 32768;
 
-/// Calls, by the place of their architecture among all and their number, that each filter of a
-/// chain allows whatever their arguments (Linux's `action_cache`). Higher numbers are not known.
+/// Calls that each filter of a chain allows whatever their arguments, by the index of their
+/// architecture and their number (Linux's `action_cache`). Higher numbers are not recorded.
 struct Allowed([[u64; Allowed::NUMBERS / 64]; AUDITS.len()]);
 
 impl Allowed {
     const NUMBERS: usize = 512;
 
-    /// Those that one filter allows.
+    /// The calls that one filter allows.
     fn of(program: &[Instruction]) -> Self {
         let mut allowed = Allowed([[0; _]; _]);
         for (calls, &architecture) in allowed.0.iter_mut().zip(AUDITS) {
@@ -46,7 +46,7 @@ impl Allowed {
         allowed
     }
 
-    /// Keeps those that `other` has, too.
+    /// Keeps the calls that `other` allows too.
     fn keep(&mut self, other: &Allowed) {
         for (calls, others) in self
             .0
@@ -67,22 +67,22 @@ impl Allowed {
     }
 }
 
-/// A filter, and the filters that were there before it.
+/// A filter, and the filters that were installed before it.
 pub struct Filter {
     program: Vec<Instruction>,
-    /// What it and those before it always allow.
+    /// The calls that it and its predecessors always allow.
     allowed: Allowed,
-    /// SECCOMP_FILTER_FLAG_LOG, if it was asked for.
+    /// SECCOMP_FILTER_FLAG_LOG, if it was set.
     flags: u32,
-    /// The cost of all together.
+    /// The cost of the whole chain.
     cost: usize,
     previous: Option<Arc<Filter>>,
-    /// The listener that decides where the filter does not.
+    /// The listener that the filter can defer to.
     listener: Option<Arc<Listener>>,
 }
 
 impl Filter {
-    /// SECCOMP_FILTER_FLAG_LOG, if it was asked for.
+    /// SECCOMP_FILTER_FLAG_LOG, if it was set.
     pub fn flags(&self) -> u32 {
         self.flags
     }
@@ -104,7 +104,7 @@ impl Filter {
 }
 
 impl Drop for Filter {
-    /// One after the other: a stack would not hold all of a long chain.
+    /// In a loop: the recursive drop of a long chain would overflow the stack.
     fn drop(&mut self) {
         if let Some(listener) = &self.listener {
             listener.leave();
@@ -141,8 +141,8 @@ impl State {
         self.filter.lock().clone()
     }
 
-    /// Whether `wanted` holds for the newest filter. In place: another thread may drop all other
-    /// counts meanwhile, and where locks are held no filter may end.
+    /// Whether `wanted` holds for the newest filter. It is called in place: another thread may drop
+    /// all other counts meanwhile, and a filter must not be freed where locks are held.
     fn newest_is(&self, wanted: impl FnOnce(&Arc<Filter>) -> bool) -> bool {
         self.filter.lock().as_ref().is_some_and(wanted)
     }
@@ -153,7 +153,7 @@ impl State {
         drop(old);
     }
 
-    /// Lets go of the filters: the thread makes no more calls.
+    /// Drops the filters: the thread makes no more calls.
     pub fn leave(&self) {
         if self.mode() == SECCOMP_MODE_FILTER {
             let old = self.filter.lock().take();
@@ -177,7 +177,7 @@ impl State {
         chain.nth(newer).cloned().ok_or(Errno::ENOENT)
     }
 
-    /// How many filters there are.
+    /// The number of filters.
     pub fn count(&self) -> usize {
         let filter = self.filter();
         let chain = core::iter::successors(filter.as_ref(), |filter| filter.previous.as_ref());
@@ -188,7 +188,8 @@ impl State {
 impl Thread {
     /// Gives a child its parent's filters, and no_new_privs if the parent has it.
     pub(super) fn copy_filters(&self, from: &Thread) {
-        // Both get the filters of another thread before this or after it.
+        // Under this lock, both threads get the filters of another thread either before or after
+        // this.
         let _threads = from.process().threads();
         self.seccomp.set(from.seccomp.mode(), from.seccomp.filter());
         if from.has_no_new_privileges() {
@@ -198,13 +199,13 @@ impl Thread {
     }
 }
 
-/// Only reading, writing, and ending from now on.
+/// From now on, only allows read, write and exit.
 ///
 /// # Errors
 /// EINVAL: there are filters.
 pub fn be_strict() -> Result<()> {
     let thread = current();
-    // Another thread may be about to give filters to all.
+    // Another thread may be about to give filters to all threads.
     let threads = thread.process().threads();
     if thread.seccomp.mode() == SECCOMP_MODE_FILTER {
         return Err(Errno::EINVAL);
@@ -218,7 +219,7 @@ pub fn be_strict() -> Result<()> {
 /// Whether the current thread may have filters.
 ///
 /// # Errors
-/// EACCES: they could make other programs of the user misbehave.
+/// EACCES: filters could make other programs of the user misbehave.
 pub fn may_filter() -> Result<()> {
     let allowed = current().has_no_new_privileges() || super::can(CAP_SYS_ADMIN);
     allowed.then_some(()).ok_or(Errno::EACCES)
@@ -226,7 +227,7 @@ pub fn may_filter() -> Result<()> {
 
 /// Adds a filter to the current thread, or with SECCOMP_FILTER_FLAG_TSYNC to all threads of its
 /// process, which then have the same filters; returns the number of a thread that cannot have them,
-/// 0 if all could.
+/// or 0.
 ///
 /// # Errors
 /// EINVAL (no filter, or strict already), ENOMEM (too many), EBUSY (there is a listener already).
@@ -243,8 +244,8 @@ pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>
     bpf::check(&program, &mut room).map_err(|_| Errno::EINVAL)?;
     drop(room);
     let mut allowed = Allowed::of(&program);
-    // No thread may begin a program meanwhile, whose credentials are decided already, nor give this
-    // one filters.
+    // Meanwhile, no thread may exec with credentials that are already decided, or give this one
+    // filters.
     let guard = thread.process().guard_credentials()?;
     let previous = thread.seccomp.filter();
     let before = previous.as_ref().map_or(0, |filter| filter.cost + OVERHEAD);
@@ -281,7 +282,7 @@ pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>
     if !all {
         install(&thread);
     } else {
-        // None becomes strict, or ends, meanwhile.
+        // Meanwhile, no thread enters strict mode or ends.
         let threads = thread.process().threads();
         if let Some(other) = threads.iter().find(|other| !is_among(other, &own)) {
             return Ok(other.tid());
@@ -294,13 +295,13 @@ pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>
         }
         drop(threads);
         drop(guard);
-        // Threads that run on other CPUs are watched when this returns.
+        // When this returns, threads that run on other CPUs are watched.
         membarrier::wait(Scope::Space);
     }
     Ok(0)
 }
 
-/// The addresses, in order, of a chain of filters, of which there may be thousands.
+/// The addresses, sorted, of a chain of filters, of which there may be thousands.
 ///
 /// # Errors
 /// ENOMEM.
@@ -314,19 +315,19 @@ fn addresses(newest: Option<&Arc<Filter>>) -> Result<Vec<*const Filter>> {
     Ok(known)
 }
 
-/// Whether the filters of a thread are among those of these addresses.
+/// Whether the filters of a thread are among those with these addresses.
 fn is_among(thread: &Thread, known: &[*const Filter]) -> bool {
     let is_other = |filter: &Arc<Filter>| known.binary_search(&Arc::as_ptr(filter)).is_err();
     match thread.seccomp.mode() {
         SECCOMP_MODE_DISABLED => true,
-        // One that ends has none any more.
+        // A thread that ends has none any more.
         SECCOMP_MODE_FILTER => !thread.seccomp.newest_is(is_other),
         _ => false,
     }
 }
 
-/// Runs the filters of the current thread on its system call: none if it may be made, else its
-/// result.
+/// Runs the filters of the current thread on its system call: `None` if the call may be made, else
+/// its result.
 pub fn run_filters() -> Option<isize> {
     let thread = current();
     match thread.seccomp.mode() {
@@ -357,8 +358,8 @@ fn is_strict(call: &Call) -> bool {
     })
 }
 
-/// The strictest verdict of all filters, of equal ones the newest's, and the listener of the filter
-/// that it is from.
+/// The strictest verdict of all filters, among equal ones that of the newest, and the listener of
+/// that filter.
 fn strictest(call: &Call) -> (u32, Option<Arc<Listener>>) {
     let mut data = [0; WORDS];
     (data[0], data[1]) = (call.number as u32, call.architecture);
@@ -394,8 +395,7 @@ fn apply_verdict((verdict, listener): (u32, Option<Arc<Listener>>), call: &Call)
             if !ptrace::filtered(data) {
                 return Some(Errno::ENOSYS.result());
             }
-            // The tracer may have made it another call, which is not asked about again but by
-            // stricter filters.
+            // The tracer may have changed the call, which only stricter filters then check again.
             let call = current_call();
             if call.number == -1 {
                 return None;

@@ -23,8 +23,8 @@ use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 use crate::sync::Mutex;
 
-/// Requests (`include/uapi/linux/seccomp.h`); the second number of ID_VALID is how it was defined
-/// at first.
+/// Requests (`include/uapi/linux/seccomp.h`); the second number of ID_VALID is its original
+/// definition.
 const RECEIVE: u32 = 0xc050_2100;
 const SEND: u32 = 0xc018_2101;
 const IS_VALID: u32 = 0x4008_2102;
@@ -34,7 +34,7 @@ const SET_FLAGS: u32 = 0x4008_2104;
 /// SECCOMP_ADDFD_FLAG_SETFD and _SEND.
 const ADD_AT: u32 = 1;
 const ADD_AND_SEND: u32 = 2;
-/// O_CLOEXEC of a file that is added.
+/// O_CLOEXEC for a file that is added.
 const CLOSE_ON_EXEC: u32 = linux_raw_sys::general::O_CLOEXEC;
 
 /// `struct seccomp_notif`: a question, with the `struct seccomp_data` that the filter saw.
@@ -74,7 +74,7 @@ struct AddFile {
 /// `struct seccomp_notif_sizes`
 pub const SIZES: [u16; 3] = [size_of::<Notice>() as u16, size_of::<Reply>() as u16, 64];
 
-/// How far a question has come.
+/// The state of a question.
 #[derive(Clone, Copy)]
 enum Stage {
     New,
@@ -85,10 +85,10 @@ enum Stage {
 struct Question {
     notice: Notice,
     stage: Stage,
-    /// Files for the asking thread, which takes them itself: no other process can get them, nor a
-    /// thread that no longer asks.
+    /// Files for the asking thread, which installs them itself, so that no other process can get
+    /// them, nor a thread that no longer asks.
     gifts: VecDeque<Arc<Gift>>,
-    /// Threads that wait for an answer.
+    /// The queue of the thread that waits for an answer.
     asker: Arc<WaitQueue>,
 }
 
@@ -97,7 +97,7 @@ impl Question {
         matches!(self.stage, Stage::Answered(_))
     }
 
-    /// Whether the thread that asks has something to do.
+    /// Whether the asking thread has something to do.
     fn is_due(&self) -> bool {
         !self.gifts.is_empty() || self.is_answered()
     }
@@ -105,7 +105,7 @@ impl Question {
 
 impl Member for Question {
     type Key = u64;
-    /// Whether any is new, and whether any waits for its answer.
+    /// Whether any question is new, and whether any waits for its answer.
     type Sum = (bool, bool);
 
     fn key(&self) -> u64 {
@@ -122,13 +122,13 @@ impl Member for Question {
     }
 }
 
-/// A file on its way to the thread that asks.
+/// A file in transit to the asking thread.
 struct Gift {
     request: AddFile,
     file: Arc<File>,
     /// The descriptor that it got.
     result: Mutex<Option<Result<i32>>>,
-    /// Supervisors that wait for a question.
+    /// The queue of the supervisor that waits for this result.
     giver: WaitQueue,
 }
 
@@ -138,7 +138,7 @@ impl Gift {
         self.request.flags & ADD_AND_SEND != 0
     }
 
-    /// Enters the file among the descriptors of the current process.
+    /// Installs the file in the current process.
     fn enter(&self) -> Result<i32> {
         let (request, file) = (&self.request, self.file.clone());
         let files = current().files();
@@ -168,17 +168,16 @@ impl Gift {
 /// The questions of a filter.
 pub struct Listener {
     questions: Mutex<Tree<Question>>,
-    /// Listeners wait here.
+    /// Supervisors wait here.
     changed: Arc<WaitSource>,
-    /// Whether a question that was received is interrupted by nothing but the end of the thread
-    /// that asks.
+    /// Whether a received question can only be interrupted by the end of the asking thread.
     is_killable: bool,
-    /// The file is closed; nobody has the filter any more.
+    /// The file is closed, or no thread has the filter any more.
     deaf: AtomicBool,
     unused: AtomicBool,
 }
 
-/// The open file; its end is that of listening.
+/// The open file, whose end closes the listener.
 struct ListenerFile(Arc<Listener>);
 
 impl Drop for ListenerFile {
@@ -194,7 +193,7 @@ impl Drop for ListenerFile {
 }
 
 impl Listener {
-    /// A listener, and the file by which it is reached.
+    /// A listener, and the file by which it is accessed.
     pub fn new(is_killable: bool) -> Result<(Arc<Self>, Arc<File>)> {
         let listener = try_arc(Listener {
             questions: Mutex::new(Tree::new()),
@@ -208,20 +207,20 @@ impl Listener {
         Ok((listener, file))
     }
 
-    /// Nobody has the filter any more.
+    /// Closes the listener when no thread has the filter any more.
     pub fn leave(&self) {
         self.unused.store(true, Release);
         self.changed.notify();
     }
 
-    /// The first question of this number or a later one, and the queue of its waiter.
+    /// The first question with this number or a later one, and the queue of its waiter.
     fn asker_from(&self, id: u64) -> Option<(u64, Arc<WaitQueue>)> {
         let questions = self.questions.lock();
         let question = questions.from(&id)?;
         Some((question.notice.id, question.asker.clone()))
     }
 
-    /// Asks about the current thread's call: none if it may be made, else its result.
+    /// Asks about the current thread's call: `None` if it may be made, else its result.
     pub fn notify_and_wait(&self, call: &Call) -> Option<isize> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Relaxed);
@@ -259,7 +258,7 @@ impl Listener {
         }
     }
 
-    /// Waits until the current thread's question has an answer, and takes the files that it is
+    /// Waits until the current thread's question has an answer, and installs the files that it is
     /// given.
     fn wait_reply(&self, id: u64, asker: &WaitQueue) -> core::result::Result<(), WaitError> {
         let is_due = || self.deaf.load(Acquire) || self.looks(id, Question::is_due);
@@ -271,7 +270,7 @@ impl Listener {
                 }
                 asker.wait_killable(|| is_due() || !is_received())?;
             }
-            // A gift may have been taken back since, and another come after this look.
+            // A gift may be withdrawn after this, and replaced by another.
             let next = self.change(id, |one| Ok((one.gifts.pop_front(), one.is_answered())));
             match next {
                 Ok((Some(gift), _)) => self.take(id, &gift),
@@ -281,11 +280,11 @@ impl Listener {
         }
     }
 
-    /// Takes a gift that nobody else can take back any more.
+    /// Installs a gift that can no longer be withdrawn.
     fn take(&self, id: u64, gift: &Gift) {
         let result = gift.enter();
         if gift.is_reply() {
-            // The current thread's question is there until it is forgotten.
+            // The current thread's question exists until it is removed.
             _ = self.change(id, |question| {
                 question.stage = match result {
                     Ok(fd) => Stage::Answered(Reply {
@@ -303,13 +302,13 @@ impl Listener {
         self.changed.notify();
     }
 
-    /// A question is over; its answer. Gifts that were not taken have nobody to take them.
+    /// Removes a question; returns its answer. Gifts that were not installed are dropped.
     fn remove_request(&self, id: u64) -> Option<Reply> {
         let gone = self.questions.lock().remove(&id)?;
         for gift in &gone.gifts {
             gift.complete(Err(Errno::ESRCH));
         }
-        // A file that was to be the answer is none where it was not entered.
+        // A file that was to be the answer does not count if it was not installed.
         let untaken = gone.gifts.iter().any(|gift| gift.is_reply());
         match gone.stage {
             Stage::Answered(answer) if !untaken => Some(answer),
@@ -409,18 +408,18 @@ impl Listener {
         if waited.is_err() && self.take_back(request.id, &gift) {
             return Err(Errno::ERESTARTSYS);
         }
-        // The asking thread has it in hand, and does not wait for anything.
+        // The asking thread is installing it, and does not wait for anything.
         gift.giver.wait(is_settled);
         let result = gift.result().unwrap_or(Err(Errno::ESRCH));
         result.map(|fd| fd as usize)
     }
 
-    /// Installs a file in the notifying thread, which is to be woken; with
-    /// SECCOMP_ADDFD_FLAG_SEND its number is the reply.
+    /// Gives a file to the asking thread, which the caller then wakes; with SECCOMP_ADDFD_FLAG_SEND
+    /// the descriptor's number is the reply.
     ///
     /// # Errors
-    /// ENOENT, EINPROGRESS (there is an answer, or it was not received), EBUSY (it were the answer,
-    /// and another gift is there), ENOMEM.
+    /// ENOENT, EINPROGRESS (there is an answer, or the question was not received), EBUSY (it would
+    /// be the answer, and there is another gift), ENOMEM.
     fn give(&self, id: u64, gift: &Arc<Gift>) -> Result<Arc<WaitQueue>> {
         self.change(id, |question| {
             if !matches!(question.stage, Stage::Received) {
@@ -445,7 +444,7 @@ impl Listener {
         })
     }
 
-    /// Takes a file back; false where the thread that asks was quicker.
+    /// Withdraws a file; false if the asking thread has already taken it.
     fn take_back(&self, id: u64, gift: &Arc<Gift>) -> bool {
         let taken = self.change(id, |question| {
             let mut gifts = question.gifts.iter();
@@ -477,7 +476,7 @@ impl FileOps for ListenerFile {
                 }
             }
             ADD_FILE => listener.add_file(UserPtr::<AddFile>::new(argument).read()?),
-            // Whether an answer wakes the thread that asks on the same CPU.
+            // Whether an answer wakes the asking thread on the same CPU.
             SET_FLAGS if argument <= 1 => Ok(0),
             _ => Err(Errno::EINVAL),
         }

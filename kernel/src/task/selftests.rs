@@ -1,7 +1,7 @@
 //! Tests of the scheduler, of waiting and of timers, inside the machine.
 //!
-//! The tests run as the boot CPU's idle thread, which must not sleep: they make threads of the
-//! kernel, and let them run until they are done.
+//! The tests run in the boot CPU's idle thread, which must not sleep: they create kernel threads,
+//! and let them run until they are done.
 
 extern crate alloc;
 
@@ -45,13 +45,13 @@ fn soft_lockup() {
     }
 }
 
-/// Takes no interrupt, once another CPU is there to notice.
+/// Takes no interrupts, once another CPU is online to notice.
 #[inline(never)]
 fn hard_lockup() {
     while cpu::count() == 1 {
         sched::cond_resched();
     }
-    // Its CPU idles meanwhile, and tells the other that it is busy.
+    // Its CPU idles meanwhile, and then tells the other that it is busy.
     _ = sleep_until(clock::deadline_in(50_000_000));
     loop {
         core::hint::spin_loop();
@@ -60,7 +60,7 @@ fn hard_lockup() {
 
 struct Guarded;
 
-/// Takes a lock that it holds, and for which it would sleep.
+/// Takes a sleeping lock that it holds already.
 #[inline(never)]
 fn sleeping_deadlock() {
     static LOCK: SleepMutex<Guarded> = SleepMutex::new(Guarded);
@@ -80,7 +80,7 @@ fn begin(number: usize) -> ! {
     unreachable!("a dead thread was scheduled")
 }
 
-/// Runs `work` in `count` threads of the kernel, each with its number, until all have returned.
+/// Runs `work` in `count` kernel threads, each with its number, until all have returned.
 pub(crate) fn run(count: usize, work: fn(usize)) {
     DONE.store(0, Relaxed);
     *WORK.lock() = Some(work);
@@ -102,7 +102,7 @@ static QUEUE: WaitQueue = WaitQueue::new();
 static GUARDED: SleepMutex<usize> = SleepMutex::new(0);
 static FIRED: AtomicU64 = AtomicU64::new(0);
 
-/// Notes that it expired, and when it was meant to.
+/// Records that it expired, and when it should have.
 struct Note(u64);
 
 impl Expire for Note {
@@ -114,14 +114,14 @@ impl Expire for Note {
 
 /// The space that the two threads of a test share.
 static SPACE: Mutex<Option<SpaceUser>> = Mutex::new(None);
-/// How many of the two have come to their CPUs.
+/// How many of the two have reached their CPUs.
 static ARRIVED: AtomicUsize = AtomicUsize::new(0);
 /// The number of steps that the two have done so far, in turn.
 static STEPS: AtomicUsize = AtomicUsize::new(0);
 const AT: usize = 0x2000_0000;
 
-/// Runs `work` for a new space, with a few pages at [`AT`], in two threads, each of which has a CPU
-/// of its own as long as it does not yield. Returns the space, if there are two CPUs.
+/// Runs `work` with a new space, which has a few pages at [`AT`], in two threads, each on a CPU of
+/// its own as long as it does not yield. Returns the space, if there are two CPUs.
 fn run_on_two(work: fn(usize, Arc<AddressSpace>)) -> Option<SpaceUser> {
     static TWO: Mutex<Option<fn(usize, Arc<AddressSpace>)>> = Mutex::new(None);
     if cpu::count() < 2 {
@@ -149,7 +149,7 @@ fn run_on_two(work: fn(usize, Arc<AddressSpace>)) -> Option<SpaceUser> {
     SPACE.lock().take()
 }
 
-/// Goes to a CPU, and stays there.
+/// Moves to a CPU, and stays there.
 fn move_to(index: usize) {
     current().sched.allow(1 << index);
     while cpu::this().index() != index {
@@ -158,7 +158,7 @@ fn move_to(index: usize) {
     }
 }
 
-/// Waits, without giving the CPU away, until so many steps were made.
+/// Waits, without yielding the CPU, until so many steps were made.
 fn until(steps: usize) {
     while STEPS.load(Acquire) < steps {
         core::hint::spin_loop();
@@ -329,12 +329,12 @@ selftest! {
         FORKED.store(0, Relaxed);
         run(3, |number| {
             if number > 0 {
-                // Two of a process at once.
+                // Two forks of one process at once.
                 drop(SEVERAL.fork(number as i32, &QUEUE).expect("room"));
                 FORKED.fetch_add(1, AcqRel);
                 return;
             }
-            // At no time none is due.
+            // At every moment a signal is due.
             let mut last = SEVERAL.begin(1);
             while FORKED.load(Acquire) < 2 {
                 let next = SEVERAL.begin(1);
@@ -359,10 +359,9 @@ selftest! {
 
     fn who_comes_to_an_idle_cpu_owes_it_nothing() {
         run(1, |_| {
-            // A virtual runtime gained elsewhere, where the least of any thread is higher than
-            // here.
+            // A virtual runtime reached on another CPU, where the minimum is higher than here.
             const ELSEWHERE: u64 = 1 << 50;
-            // On a slow host the time may be over before it sleeps.
+            // On a slow host the time may be over before the thread sleeps.
             let owes = (0..20).all(|_| {
                 current().sched.set_vruntime(ELSEWHERE);
                 sleep_until(clock::deadline_in(20_000_000)).expect("no signal comes");
@@ -374,7 +373,7 @@ selftest! {
 
     fn whoever_waits_is_woken_when_the_condition_holds() {
         COUNT.store(0, Relaxed);
-        // Each waits for its turn, and gives it to the next.
+        // Each thread waits for its turn, and passes it to the next.
         run(8, |number| {
             for round in 0..20 {
                 QUEUE.wait(|| COUNT.load(Acquire) == round * 8 + number);
@@ -394,12 +393,11 @@ selftest! {
         });
     }
 
-    /// One with slack ends when the clock strikes for another, which is once nothing else comes
-    /// before it.
+    /// A sleep with slack ends when the timer fires for another one, if nothing else comes before.
     fn a_sleep_with_slack_ends_with_another() {
         run(1, |_| {
             let slack = time::ns_to_ticks(5_000_000_000);
-            // On a slow host the other may be over before it sleeps.
+            // On a slow host the other sleep may be over before this thread sleeps.
             let ends_early = (0..9).any(|round| {
                 let early = soon();
                 let late = clock::deadline_in(5_000_000 << round);
@@ -413,8 +411,8 @@ selftest! {
         });
     }
 
-    /// RISC-V's harts 32 to 63 among them, where there are so many: a 32-bit access to the bitmap
-    /// would not reach their bits.
+    /// This includes RISC-V's harts 32 to 63, if there are so many, whose bits a 32-bit access to
+    /// the bitmap would miss.
     fn every_cpu_sees_a_new_stack() {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         for index in (0..cpu::possible()).filter(|&index| cpu::get(index).is_some()) {

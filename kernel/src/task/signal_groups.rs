@@ -15,18 +15,18 @@ use crate::errno::Result;
 use crate::mm::heap::check_room;
 use crate::sync::Mutex;
 
-/// The signals to several processes that one is among.
+/// Signals to several processes, one of which is this process.
 pub struct Several(Mutex<Forks>);
 
 struct Forks {
     /// The number of signals begun in each of two phases that have not reached the process yet: a
-    /// fork waits for those of one phase, while more begin in the other.
+    /// fork waits for those of one phase, while more signals begin in the other.
     due: [u32; 2],
-    /// How often the last signal of a phase has reached the process.
+    /// The number of times that the last signal of each phase reached the process.
     ends: [u64; 2],
-    /// The phase that signals begin in.
+    /// The phase in which signals begin.
     phase: usize,
-    /// A thread that forks, mostly the only one, with the signals begun meanwhile (Linux's
+    /// A thread that forks, usually the only one, with the signals begun meanwhile (Linux's
     /// `signal_struct::multiprocess`).
     first: Option<(i32, u64)>,
     others: BTreeMap<i32, u64>,
@@ -61,7 +61,7 @@ impl Forks {
 }
 
 impl Several {
-    /// None.
+    /// No signals or forks.
     pub const fn new() -> Self {
         Several(Mutex::new(Forks {
             due: [0; 2],
@@ -72,7 +72,7 @@ impl Several {
         }))
     }
 
-    /// A signal to several processes begins, in the phase that this returns. The tree is locked.
+    /// Begins a signal to several processes; returns its phase. The tree is locked.
     pub(super) fn begin(&self, number: u32) -> usize {
         let mut forks = self.0.lock();
         let phase = forks.phase;
@@ -89,7 +89,7 @@ impl Several {
         phase
     }
 
-    /// A signal of this phase has reached the process, whose `changed` is notified.
+    /// Notes that a signal of this phase has reached the process; notifies its `changed`.
     pub(super) fn end(&self, phase: usize, changed: &WaitQueue) {
         let mut forks = self.0.lock();
         forks.due[phase] -= 1;
@@ -101,8 +101,8 @@ impl Several {
         }
     }
 
-    /// Thread `tid` begins to fork: signals begun before have reached the process when this
-    /// returns, or the thread must die.
+    /// Begins a fork by thread `tid`. When this returns, signals begun before have reached the
+    /// process, or the thread must die.
     ///
     /// # Errors
     /// ENOMEM.
@@ -113,15 +113,15 @@ impl Several {
         loop {
             let mut forks = self.0.lock();
             let (present, other) = (forks.phase, 1 - forks.phase);
-            // Signals begun before this fork may be due in both phases: in `other`, which another
-            // thread then waits for, and in `present`.
+            // Signals begun before this fork may be due in both phases: in `other`, for which
+            // another thread then waits, and in `present`.
             let free = forks.due[other] == 0;
             let done = free && forks.due[present] == 0;
             if free && !done {
                 forks.phase = other;
             }
             let old = if free { present } else { other };
-            // Another fork may let signals begin in it again before this thread looks.
+            // Another fork may make it the present phase again before this thread checks.
             let before = forks.ends[old];
             drop(forks);
             let ended = || self.0.lock().ends[old] != before;
@@ -133,14 +133,14 @@ impl Several {
     }
 }
 
-/// A thread forks while it lives.
+/// A fork in progress, as long as it lives.
 pub struct Fork<'a> {
     several: &'a Several,
     tid: i32,
 }
 
 impl Fork<'_> {
-    /// The signals that were begun to be sent since it began. The tree is locked.
+    /// The signals begun since the fork began. The tree is locked.
     pub(super) fn signals(&self) -> u64 {
         self.several.0.lock().get(self.tid)
     }

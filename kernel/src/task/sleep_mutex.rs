@@ -11,20 +11,20 @@ use crate::task::wait_queue::WaitQueue;
 pub struct SleepMutex<T: ?Sized> {
     class: Class,
     waiters: WaitQueue,
-    /// Nobody spins for it.
+    /// No thread spins for it.
     value: SpinMutex<T>,
 }
 
-/// The lock is held while this lives.
+/// Holds the lock while it lives.
 pub struct SleepMutexGuard<'a, T: ?Sized> {
     waiters: &'a WaitQueue,
-    /// None only while it is dropped.
+    /// `None` only while it is dropped.
     value: Option<SpinMutexGuard<'a, T>>,
     _held: Held,
 }
 
 impl<T> SleepMutex<T> {
-    /// A free lock, of the class of the locks that the caller's line makes.
+    /// A free lock, of the lock class of the caller's line.
     #[track_caller]
     pub const fn new(value: T) -> Self {
         SleepMutex {
@@ -36,8 +36,9 @@ impl<T> SleepMutex<T> {
 }
 
 impl<T: ?Sized> SleepMutex<T> {
-    /// Takes the lock, asleep until it is free. Not from a system call where its holder may touch a
-    /// program's memory: that waits for memory, perhaps for the end of the caller's process.
+    /// Takes the lock, sleeping until it is free. Not to be used in a system call if a holder may
+    /// access a program's memory: the access may wait for memory, and thus for the end of the
+    /// caller's process.
     ///
     /// # Panics
     /// If the thread holds it.
@@ -48,12 +49,12 @@ impl<T: ?Sized> SleepMutex<T> {
         self.lend(value, held)
     }
 
-    /// The value, which nobody else has.
+    /// The value, by exclusive access.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
 
-    /// Takes the lock, asleep until it is free.
+    /// Takes the lock, sleeping until it is free.
     ///
     /// # Errors
     /// EINTR: a signal kills the process.
@@ -104,7 +105,7 @@ impl<T: ?Sized> SleepMutex<T> {
         });
         if waited.is_err() {
             value = self.value.give_up(waiter);
-            // The killed waiter may have taken a wake-up that another waiter needs.
+            // The killed waiter may have consumed a wake-up that another waiter needs.
             self.waiters.wake_one();
         }
         value.ok_or(Errno::EINTR)

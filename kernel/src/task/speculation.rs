@@ -14,7 +14,7 @@ const DISABLE_NOEXEC: u32 = 16;
 /// PR_GET_SPECULATION_CTRL of a thread.
 ///
 /// # Errors
-/// EINVAL: the architecture has no switch at all. ENODEV: it has none for `which`.
+/// EINVAL: the architecture has no control at all. ENODEV: it has none for `which`.
 pub fn control(thread: &Thread, which: usize) -> Result<u32> {
     let bits = thread.inherited();
     Ok(match switch(which)? {
@@ -30,7 +30,7 @@ pub fn control(thread: &Thread, which: usize) -> Result<u32> {
 /// PR_SET_SPECULATION_CTRL of the current thread.
 ///
 /// # Errors
-/// As [`control`]; EPERM: it was disabled for good. ERANGE: `to` is no such control.
+/// As [`control`]; EPERM: it was disabled for good. ERANGE: `to` is no such setting.
 pub fn set_control(which: usize, to: usize) -> Result<()> {
     switch(which)?;
     let thread = current();
@@ -48,7 +48,7 @@ pub fn set_control(which: usize, to: usize) -> Result<()> {
     Ok(())
 }
 
-/// Takes back what holds until an exec, and tells the first registers of the new program.
+/// Reverts settings that last until exec, and sets up the first registers of the new program.
 pub fn exec(first: &mut Frame) {
     let thread = current();
     if thread.inherited() & STORE_BYPASS_AT_EXEC != 0 {
@@ -61,7 +61,7 @@ fn apply(thread: &Thread, frame: &mut Frame) {
     arch::set_store_bypass(frame, thread.inherited() & NO_STORE_BYPASS == 0);
 }
 
-/// What the switch `which` of the machine does.
+/// The machine's control `which`.
 fn switch(which: usize) -> Result<StoreBypass> {
     let store_bypass = arch::store_bypass().ok_or(Errno::EINVAL)?;
     if which == PR_SPEC_STORE_BYPASS as usize {
@@ -71,7 +71,8 @@ fn switch(which: usize) -> Result<StoreBypass> {
     }
 }
 
-/// What `/proc/PID/status` says of indirect branches, for which no architecture has a switch.
+/// The value in `/proc/PID/status` about indirect branches, for which no architecture has a
+/// control.
 pub fn indirect_branches() -> &'static str {
     match arch::store_bypass() {
         Some(_) => "unknown",
@@ -79,7 +80,7 @@ pub fn indirect_branches() -> &'static str {
     }
 }
 
-/// What `/proc/PID/status` says of store bypass by a thread.
+/// The value in `/proc/PID/status` about a thread's speculative store bypass.
 pub fn store_bypass(thread: &Thread) -> &'static str {
     const LOCKED: u32 = PR_SPEC_PRCTL | PR_SPEC_FORCE_DISABLE;
     const DISABLED: u32 = PR_SPEC_PRCTL | PR_SPEC_DISABLE;
@@ -90,7 +91,7 @@ pub fn store_bypass(thread: &Thread) -> &'static str {
         Ok(LOCKED) => "thread force mitigated",
         Ok(DISABLED) => "thread mitigated",
         Ok(ENABLED) => "thread vulnerable",
-        // So Linux calls what holds until an exec, too.
+        // This is Linux's word also for a setting that lasts until exec.
         Ok(_) => "vulnerable",
     }
 }

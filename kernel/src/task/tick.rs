@@ -18,16 +18,16 @@ use crate::arch::irq::Interrupted;
 use crate::arch::time;
 use crate::sync::Once;
 
-/// Time between two looks, in ns.
+/// The time between two samples, in ns.
 pub(super) const PERIOD_NS: u64 = 4_000_000;
 
-/// When a CPU looks next.
+/// When a CPU takes its next sample.
 pub struct Tick {
-    /// In ticks of the counter; MAX for not at all.
+    /// In ticks of the counter; MAX for never.
     due: AtomicU64,
-    /// Since when it does not look for being inside a guest; 0 if it is not.
+    /// The time since which it takes no samples because it is inside a guest; 0 if it is not.
     inside: AtomicU64,
-    /// How often it found a program, and how often the kernel.
+    /// The number of samples in programs, and in the kernel.
     samples: [AtomicU64; 2],
     /// Ticks inside guests, which count as programs.
     guest: AtomicU64,
@@ -39,7 +39,7 @@ fn period() -> u64 {
 }
 
 impl Tick {
-    /// The tick of a CPU that idles.
+    /// The tick of an idle CPU.
     pub const fn new() -> Self {
         Tick {
             due: AtomicU64::new(u64::MAX),
@@ -49,7 +49,7 @@ impl Tick {
         }
     }
 
-    /// When it looks next, in ticks; MAX for not at all.
+    /// The time of the next sample, in ticks; MAX for never.
     pub(super) fn due(&self) -> u64 {
         self.due.load(Relaxed)
     }
@@ -59,7 +59,7 @@ impl Tick {
         self.due() != u64::MAX || self.inside.load(Relaxed) != 0
     }
 
-    /// How often it found a program, and how often the kernel.
+    /// The number of samples in programs, and in the kernel.
     pub(super) fn samples(&self) -> [u64; 2] {
         [0, 1].map(|kind| self.samples[kind].load(Relaxed))
     }
@@ -76,7 +76,7 @@ impl Tick {
         count.store(count.load(Relaxed) + times, Relaxed);
     }
 
-    /// The clock of `cpu`, whose tick this is, struck: is it time to look?
+    /// Takes a sample if it is due when the timer of `cpu` fires.
     pub(super) fn on_tick(&self, cpu: &'static Cpu, from: Interrupted, now: u64) {
         if now < self.due() {
             return;
@@ -85,7 +85,8 @@ impl Tick {
         if cpu.sched().is_idle(thread) {
             return self.due.store(u64::MAX, Relaxed);
         }
-        // The whole time that the look was due is of one kind, as far as it is this thread's.
+        // The whole time since the sample was due counts as the same kind, as far as it belongs to
+        // this thread.
         let since = self.due().max(cpu.sched().charged());
         let times = 1 + now.saturating_sub(since) / period();
         self.add_samples(thread, from, times);
@@ -93,7 +94,7 @@ impl Tick {
         real_time::tick(cpu, thread, now);
     }
 
-    /// The CPU idles after `last`, which slept in the kernel when it was looked at if that is due.
+    /// The CPU becomes idle after `last`, which slept in the kernel; takes a sample if one is due.
     pub(super) fn leave(&self, last: &Thread, now: u64) {
         if now >= self.due() {
             self.add_samples(last, Interrupted::Kernel, 1);
@@ -101,7 +102,7 @@ impl Tick {
         }
     }
 
-    /// The current thread goes on inside a guest.
+    /// Stops sampling, as the current thread enters a guest.
     #[cfg(guests)]
     pub fn pause(&self) {
         if self.due() != u64::MAX {
@@ -117,7 +118,7 @@ impl Default for Tick {
     }
 }
 
-/// This CPU runs a thread, or its thread has left a guest: it looks again.
+/// Starts sampling: this CPU runs a thread, or its thread has left a guest.
 #[inline]
 pub fn restart(cpu: &Cpu) {
     if cpu.tick().due() == u64::MAX {

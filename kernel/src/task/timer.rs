@@ -14,10 +14,10 @@ use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 
-/// Something that happens at a time.
+/// An action at a certain time.
 pub trait Expire: Send + Sync {
-    /// The time has come. Called in an interrupt, with no spin lock held; but the thread that it
-    /// interrupts may hold an address space and sleeping locks. Must not sleep.
+    /// Called in an interrupt at that time, with no spin lock held; but the interrupted thread may
+    /// hold an address space and sleeping locks. Must not sleep.
     fn expire(self: Arc<Self>);
 
     /// The name of its type, for /proc/timer_list.
@@ -27,8 +27,8 @@ pub trait Expire: Send + Sync {
 }
 
 enum Action {
-    /// Wakes a thread: with slack, it may be woken from `earliest` on, where the clock strikes for
-    /// something else.
+    /// Wakes a thread: with slack, it may be woken from `earliest` on, if the timer fires for
+    /// another deadline.
     Wake {
         thread: Arc<Thread>,
         earliest: u64,
@@ -37,7 +37,7 @@ enum Action {
 }
 
 impl Action {
-    /// When it may come, if it must at `deadline`.
+    /// The earliest time at which it may expire, if it must expire at `deadline`.
     fn earliest(&self, deadline: u64) -> u64 {
         match self {
             Action::Wake { earliest, .. } => *earliest,
@@ -46,21 +46,21 @@ impl Action {
     }
 }
 
-/// Limit of one timer interrupt, in ns: nothing new is started after it. A user may have thousands
-/// of timers that are due again at once.
+/// The limit of one timer interrupt, in ns: no further timer is run after it. A user may have
+/// thousands of timers that are due again at once.
 const LONGEST: u64 = 500_000;
-/// Longest pause, in ns, after a timer interrupt that left something due.
+/// The longest pause, in ns, after a timer interrupt that left timers due.
 const LONGEST_REST: u64 = 100_000_000;
 
 /// One CPU's deadlines.
 pub struct Queue {
     due: Mutex<Deadlines<Action>>,
-    /// When the clock will strike, in ticks; this CPU's own.
+    /// The time for which the clock is programmed, in ticks; only this CPU uses it.
     armed: AtomicU64,
 }
 
 impl Queue {
-    /// A queue with nothing due.
+    /// A queue without deadlines.
     pub const fn new() -> Self {
         Queue {
             due: Mutex::new(Deadlines::new()),
@@ -68,7 +68,7 @@ impl Queue {
         }
     }
 
-    /// Takes a timer that is due at `now`, or may expire already.
+    /// Removes a timer that is due at `now`, or may expire already.
     fn pop(&self, now: u64) -> Option<Action> {
         let mut due = self.due.lock();
         let (deadline, action) = due.get(0)?;
@@ -87,7 +87,7 @@ impl Default for Queue {
     }
 }
 
-/// A deadline that something waits for; forgotten when dropped.
+/// A deadline, which is cancelled when this is dropped.
 pub struct Timer {
     cpu: &'static Cpu,
     ticket: Ticket,
@@ -106,7 +106,7 @@ impl Timer {
         Self::add(deadline.saturating_add(slack), action)
     }
 
-    /// Lets `target` expire at `deadline` (absolute, in ticks).
+    /// Calls `target` at `deadline` (absolute, in ticks).
     ///
     /// # Errors
     /// ENOMEM.
@@ -121,7 +121,7 @@ impl Timer {
     }
 }
 
-/// As [`Timer::call`], on this CPU, but nothing takes it back.
+/// Like [`Timer::call`], on this CPU, but it cannot be cancelled.
 ///
 /// # Errors
 /// ENOMEM.
@@ -129,7 +129,7 @@ pub(super) fn call(deadline: u64, target: Arc<dyn Expire>) -> Result<()> {
     add(cpu::this(), deadline, Action::Call(target)).map(drop)
 }
 
-/// Adds a deadline to those of `cpu`, which is this one.
+/// Adds a deadline to those of `cpu`, which is this CPU.
 #[inline(always)]
 fn add(cpu: &Cpu, deadline: u64, action: Action) -> Result<Ticket> {
     let added = cpu.timers().due.lock().add(deadline, action);
@@ -153,8 +153,8 @@ pub enum Expiry {
     Calls(&'static str),
 }
 
-/// The deadline at a place of a CPU's queue just now, as its earliest and latest time in ticks, and
-/// its effect. They are in no order, and move as others come and go.
+/// The deadline at an index in a CPU's queue at this moment, as its earliest and latest time in
+/// ticks, and its effect. They are in no order, and move as others are added and removed.
 pub fn describe(cpu: &Cpu, at: usize) -> Option<([u64; 2], Expiry)> {
     let due = cpu.timers().due.lock();
     let (deadline, action) = due.get(at)?;
@@ -165,8 +165,8 @@ pub fn describe(cpu: &Cpu, at: usize) -> Option<([u64; 2], Expiry)> {
     Some(([action.earliest(deadline), deadline], expiry))
 }
 
-/// Makes this CPU's clock strike at `deadline` (in ticks) at the latest. It may strike earlier,
-/// which is harmless.
+/// Makes this CPU's timer fire at `deadline` (in ticks) at the latest. It may fire earlier, which
+/// is harmless.
 #[inline]
 pub(super) fn arm(cpu: &Cpu, deadline: u64) {
     if deadline < cpu.timers().armed.load(Relaxed) {
@@ -175,7 +175,7 @@ pub(super) fn arm(cpu: &Cpu, deadline: u64) {
     }
 }
 
-/// The clock struck on this CPU.
+/// Handles the timer interrupt of this CPU.
 pub fn interrupt(from: Interrupted) {
     let cpu = cpu::this();
     cpu.timers().armed.store(u64::MAX, Relaxed);
@@ -183,13 +183,13 @@ pub fn interrupt(from: Interrupted) {
     let (now, left) = expire(cpu);
     sched::check_slice(cpu, now);
     cpu.tick().on_tick(cpu, from, now);
-    // A slice that is over needs no clock: the switch that it asked for begins the next one.
+    // A slice that is over needs no timer: the switch that it requested begins the next one.
     let slice = Some(cpu.sched().slice_end()).filter(|&end| end > now);
     let next = cpu.timers().first().min(slice.unwrap_or(u64::MAX));
     let next = next.min(cpu.tick().due());
     match left {
         Some(rest) => {
-            // Nothing makes it strike earlier.
+            // The clock is not programmed for an earlier time.
             cpu.timers().armed.store(0, Relaxed);
             time::set_deadline(Some(rest));
         }
@@ -198,8 +198,8 @@ pub fn interrupt(from: Interrupted) {
     }
 }
 
-/// Runs the timers that are due on this CPU. Returns the time, and the time to continue at if some
-/// are left: programs get the CPU for as long as this took, as in Linux's `hrtimer_interrupt`.
+/// Runs the timers that are due on this CPU. Returns the time, and the time at which to continue if
+/// some are left: programs get the CPU for as long as this took, as in Linux's `hrtimer_interrupt`.
 fn expire(cpu: &Cpu) -> (u64, Option<u64>) {
     let began = time::now_ticks();
     let (mut now, longest) = (began, time::ns_to_ticks(LONGEST));

@@ -11,12 +11,12 @@ use crate::hash::{self, HashMap};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 
-/// A user who holds counted resources.
+/// A user, and the resources that are counted for it.
 pub struct User {
     uid: u32,
-    /// Pages that pipes may take.
+    /// Pages in pipes.
     pub pipe_pages: AtomicUsize,
-    /// Real-time signals that wait for the user's processes.
+    /// Pending real-time signals of the user's processes.
     pub pending_signals: AtomicUsize,
     /// Bytes of POSIX message queues.
     pub queue_bytes: AtomicUsize,
@@ -24,9 +24,9 @@ pub struct User {
     pub epoll_watches: AtomicUsize,
     /// Bytes of System V semaphores and messages, and of big keys.
     pub system_v: AtomicUsize,
-    /// Bytes of System V segments that are locked.
+    /// Bytes of locked System V segments.
     pub locked: AtomicUsize,
-    /// Processes and their further threads; not of root, whom no limit binds.
+    /// Processes and their further threads; not counted for root, who has no limit.
     tasks: AtomicUsize,
 }
 
@@ -39,7 +39,7 @@ impl User {
         }
     }
 
-    /// Counts one more if there are fewer than `most`; whether there were.
+    /// Counts one more if there are fewer than `most`; returns whether there were.
     pub fn add_task_below(&self, most: usize) -> bool {
         let add = |tasks| (tasks < most).then_some(tasks + 1);
         self.tasks.fetch_update(Relaxed, Relaxed, add).is_ok()
@@ -53,13 +53,13 @@ impl User {
         }
     }
 
-    /// How many there are.
+    /// The number of processes and further threads.
     pub fn tasks(&self) -> usize {
         self.tasks.load(Relaxed)
     }
 }
 
-/// Bytes that are counted for a user while they are held.
+/// Bytes that are charged to a user as long as this exists.
 pub struct Charge {
     user: Arc<User>,
     count: fn(&User) -> &AtomicUsize,
@@ -67,11 +67,11 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Counts `bytes` for the current user; none if that makes more than `most`.
+    /// Charges `bytes` to the current user; `None` if the total would exceed `most`.
     pub fn new(count: fn(&User) -> &AtomicUsize, bytes: usize, most: usize) -> Option<Self> {
         let user = current().with_credentials(|who| who.user.clone());
         let before = count(&user).fetch_add(bytes, Relaxed);
-        // Dropped, it gives back what it took.
+        // If it is dropped on failure, it gives the bytes back.
         let charge = Charge { user, count, bytes };
         (before.saturating_add(bytes) <= most).then_some(charge)
     }
@@ -85,7 +85,7 @@ impl Drop for Charge {
 
 static USERS: Mutex<HashMap<u32, Weak<User>>> = Mutex::new(hash::new());
 
-/// The user `uid`, known as long as somebody holds the result.
+/// The user `uid`, which is shared by all that hold the result.
 ///
 /// # Errors
 /// ENOMEM.
@@ -121,7 +121,7 @@ pub fn of(uid: u32) -> Result<Arc<User>> {
 impl Drop for User {
     fn drop(&mut self) {
         let mut users = USERS.lock();
-        // Another may have come in its place.
+        // Another object may have taken its place.
         if users
             .get(&self.uid)
             .is_some_and(|user| user.strong_count() == 0)

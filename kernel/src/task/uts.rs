@@ -17,17 +17,17 @@ macro_rules! version {
     };
 }
 
-/// Bytes of a name, with its zero.
+/// The size of a name, with its zero.
 pub const FIELD: usize = 65;
-/// The kernel.
+/// The name of the kernel.
 pub const SYSTEM: &str = "Linux";
 /// Its release: programs find the interface of this version of Linux.
 pub const RELEASE: &str = release!();
 /// The release under UNAME26: 60 plus the second number becomes the third.
 pub const RELEASE_26: &str = "2.6.72-stile";
-/// Its build.
+/// Its version, which identifies the build.
 pub const VERSION: &str = version!();
-/// All of it with the compiler, as in `/proc/version`. It stands in the image as one text, as
+/// All of these with the compiler, as in `/proc/version`. The image contains it as one string, as
 /// Linux's does, so that tools find it there.
 pub const BANNER: &str = concat!(
     "Linux version ",
@@ -42,7 +42,7 @@ pub const BANNER: &str = concat!(
 /// Names of the machine and of its domain.
 static NAMES: Mutex<[[u8; FIELD]; 2]> = Mutex::new([field("stile"), field("(none)")]);
 
-/// A name with zeroes behind it.
+/// A name padded with zeroes.
 pub const fn field(text: &str) -> [u8; FIELD] {
     let (mut field, text, mut at) = ([0; FIELD], text.as_bytes(), 0);
     while at < text.len() {
@@ -57,12 +57,12 @@ pub fn names() -> [[u8; FIELD]; 2] {
     *NAMES.lock()
 }
 
-/// A name without the zeroes behind it.
+/// A name without its padding.
 pub fn without_zeroes(name: &[u8]) -> &[u8] {
     name.split(|&byte| byte == 0).next().unwrap_or(&[])
 }
 
-/// A name with zeroes behind it.
+/// A name padded with zeroes.
 ///
 /// # Errors
 /// EINVAL: it is too long.
@@ -81,8 +81,8 @@ pub fn write_name(which: usize, text: &[u8], at: u64) {
     write_line(&mut NAMES.lock()[which], text, at);
 }
 
-/// Writes into a field, which ends with zeroes, at a place that is not behind its end, up to the
-/// end of a line; text that does not fit is left out (Linux's `proc_dostring`).
+/// Writes into a zero-terminated field, at an offset that is not beyond its end, up to the end of a
+/// line; text that does not fit is left out (Linux's `proc_dostring`).
 pub fn write_line(field: &mut [u8], text: &[u8], at: u64) {
     let len = without_zeroes(field).len();
     let place = usize::try_from(at).ok().filter(|&at| at <= len);

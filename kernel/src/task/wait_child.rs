@@ -16,7 +16,7 @@ use crate::errno::{Errno, Result};
 /// The children to wait for.
 #[derive(Clone)]
 pub enum Which {
-    /// All.
+    /// All children.
     Any,
     /// One process.
     Process(i32),
@@ -33,7 +33,7 @@ pub struct Found {
     pub pid: i32,
     /// Its real user.
     pub uid: u32,
-    /// As wait(2) reports it.
+    /// The status as wait(2) reports it.
     pub status: u32,
     /// `si_code` and `si_status`.
     pub event: (u32, i32),
@@ -42,7 +42,7 @@ pub struct Found {
 }
 
 /// Waits until one of the children in `which` changes its state as `options` (WEXITED, WSTOPPED …)
-/// ask; none if WNOHANG is among them and none has.
+/// ask; `None` if WNOHANG is among them and none has.
 ///
 /// # Errors
 /// ECHILD, ERESTARTSYS.
@@ -63,17 +63,17 @@ pub fn wait(which: &Which, options: u32) -> Result<Option<Found>> {
     if process.child_event.wait_interruptible(ready, None).is_ok() {
         return found;
     }
-    // The signal may be that of a child's end, which counts first.
+    // The signal may be SIGCHLD for a child's end, which takes precedence.
     match look_again(process, which, options) {
         Ok(None) => Err(Errno::ERESTARTSYS),
         found => found,
     }
 }
 
-/// How long to sleep before looking again at a child that is about to notify its parent.
+/// How long to sleep before checking again for a child that is about to notify its parent.
 const LOOK_AGAIN_NS: u64 = 50_000;
 
-/// Looks until no child is about to be found.
+/// Checks until no child is about to notify.
 ///
 /// # Errors
 /// Those of [`look`]; EINTR: the thread must die.
@@ -84,15 +84,15 @@ fn look_again(process: &Process, which: &Which, options: u32) -> Result<Option<F
         if !unnotified || !matches!(found, Ok(None)) {
             return found;
         }
-        // The signal of it must be pending first. The thread that is about to send it may have a
+        // The signal must be pending first, but the thread that is about to send it may have a
         // lower priority.
         wait_queue::sleep_killable(clock::deadline_in(LOOK_AGAIN_NS));
         sched::cond_resched_killable()?;
     }
 }
 
-/// Looks at each child once; `unnotified` becomes true if one ended or stopped and this process
-/// was not notified of it yet.
+/// Checks each child once; sets `unnotified` if one ended or stopped and this process was not
+/// notified of it yet.
 fn look(
     process: &Process,
     which: &Which,
@@ -100,7 +100,7 @@ fn look(
     unnotified: &mut bool,
 ) -> Result<Option<Found>> {
     let traces = process.traces();
-    // The first thread has the children that ended threads left.
+    // The first thread inherits the children of ended threads.
     let own_alone = options & __WNOTHREAD != 0;
     let first = own_alone && process.is_first(&current());
     let own = |tid, is_thread: &dyn Fn(i32) -> bool| {
@@ -116,7 +116,7 @@ fn look(
             return None;
         }
         any = true;
-        // Asked once: it may end on another CPU meanwhile, and is found the next time then.
+        // Read once: if the child ends on another CPU meanwhile, it is found the next time.
         let ended = child.is_zombie();
         let unnotified_end = ended && !child.is_end_notified();
         if unnotified_end || options & WSTOPPED != 0 && child.signals.stop.is_unnotified() {
@@ -206,7 +206,7 @@ fn inspect(child: &Arc<Process>, options: u32, ended: bool) -> Option<Found> {
 }
 
 fn release(parent: &Process, child: &Process) {
-    // Others may still hold it: its user has the room back now.
+    // Others may still hold the child, but its user gets the count back now.
     child.discard(u64::MAX);
     parent.inherit_usage(child);
     pid_table::remove_process(child);

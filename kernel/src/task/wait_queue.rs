@@ -15,7 +15,7 @@ use wakeup::Waiters;
 /// Why a wait ended before its condition held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitError {
-    /// A signal came.
+    /// A signal arrived.
     Interrupted,
     /// The deadline passed.
     TimedOut,
@@ -29,7 +29,7 @@ pub struct WaitQueue {
 }
 
 impl WaitQueue {
-    /// A queue that nobody waits in.
+    /// A queue without waiters.
     pub const fn new() -> Self {
         WaitQueue {
             count: Waiters::new(),
@@ -37,7 +37,7 @@ impl WaitQueue {
         }
     }
 
-    /// Waits until `ready` holds, whatever comes.
+    /// Waits until `ready` holds, uninterruptibly.
     pub fn wait(&self, ready: impl FnMut() -> bool) {
         // Neither a signal nor a deadline can end this.
         _ = self.wait_in(state::UNINTERRUPTIBLE, ready, None, 0);
@@ -48,7 +48,7 @@ impl WaitQueue {
         self.wait_in(state::KILLABLE, ready, None, 0)
     }
 
-    /// Waits until `ready` holds, a signal comes, or `deadline` (absolute, in ticks) passes.
+    /// Waits until `ready` holds, a signal arrives, or `deadline` (absolute, in ticks) passes.
     #[inline]
     pub fn wait_interruptible(
         &self,
@@ -59,7 +59,7 @@ impl WaitQueue {
     }
 
     /// Like [`wait_interruptible`](Self::wait_interruptible), but a wait that ends at the deadline
-    /// may end up to `slack` ticks later, where the clock strikes for something else.
+    /// may end up to `slack` ticks later, when the timer fires for another deadline.
     pub fn wait_with_slack(
         &self,
         ready: impl FnMut() -> bool,
@@ -80,7 +80,7 @@ impl WaitQueue {
         if ready() {
             return Ok(());
         }
-        // Without memory for a timer or a place in the queue, this looks again and again.
+        // Without memory for a timer or a place in the queue, this thread polls.
         let timer = deadline.map(|deadline| Timer::wake(deadline, slack, current_arc()));
         let sleeps = !matches!(timer, Some(Err(_)));
         let current = current();
@@ -99,7 +99,7 @@ impl WaitQueue {
             if let Some(end) = end {
                 sched::cancel();
                 if !self.leave() && end.is_err() {
-                    // A wake-up was meant for this thread, which has no use for it.
+                    // This thread consumed a wake-up that it does not need.
                     self.wake_one();
                 }
                 return end;
@@ -113,16 +113,15 @@ impl WaitQueue {
                 sched::yield_now();
                 sched::cond_resched();
             }
-            // Most wake-ups have a good reason, which is found out without announcing another
-            // sleep.
+            // Most wake-ups are justified, which is checked without announcing another sleep.
             if ready() {
                 return Ok(());
             }
         }
     }
 
-    /// Puts the current thread into the queue, before all that it looks at from here on; false if
-    /// there is no room.
+    /// Puts the current thread into the queue, ordered before its later loads; false if there is no
+    /// room.
     fn enter(&self) -> bool {
         let mut waiters = self.waiters.lock();
         if waiters.len() == waiters.capacity() && !grow(&mut waiters) {
@@ -135,7 +134,7 @@ impl WaitQueue {
         true
     }
 
-    /// Takes the current thread out of the queue; false if a waker did already.
+    /// Removes the current thread from the queue; false if a waker has already done so.
     #[inline]
     fn leave(&self) -> bool {
         self.count.get() != 0 && self.remove_current()
@@ -157,13 +156,14 @@ impl WaitQueue {
         true
     }
 
-    /// Wakes the longest waiter; true if there was one. The condition was changed before.
+    /// Wakes the longest waiter; true if there was one. The caller has changed the condition
+    /// before.
     #[inline]
     pub fn wake_one(&self) -> bool {
         self.wake_one_if(|| true)
     }
 
-    /// Like [`wake_one`](Self::wake_one), but only where `something` is there for the waiter.
+    /// Like [`wake_one`](Self::wake_one), but only if `something` is available for the waiter.
     #[inline]
     pub fn wake_one_if(&self, something: impl FnOnce() -> bool) -> bool {
         self.count.after_change() != 0 && something() && self.wake_first()
@@ -177,7 +177,7 @@ impl WaitQueue {
         }
     }
 
-    /// After some that did not sleep any more.
+    /// The rest of a wake-up, after waiters that were no longer asleep.
     #[cold]
     #[inline(never)]
     fn wake_next(&self) -> bool {
@@ -189,7 +189,7 @@ impl WaitQueue {
         false
     }
 
-    /// Wakes all. The condition was changed before.
+    /// Wakes all waiters. The caller has changed the condition before.
     #[inline]
     pub fn wake_all(&self) {
         let count = self.count.after_change();
@@ -210,7 +210,7 @@ impl WaitQueue {
 
     #[inline(never)]
     fn wake_several(&self, count: usize) {
-        // A thread that comes back to wait again is not woken twice.
+        // Counted, so that a thread that returns to wait again is not woken twice.
         for _ in 0..count {
             let Some(thread) = self.pop() else { return };
             sched::wake_listed(thread);

@@ -32,36 +32,36 @@ use machine::{backtrace, panic};
 /// (`watchdog_thresh`).
 pub static THRESHOLD: AtomicUsize = AtomicUsize::new(USUAL_THRESHOLD);
 const USUAL_THRESHOLD: usize = 10;
-/// The longest, as on Linux.
+/// The maximum, as on Linux.
 pub const MOST_THRESHOLD: usize = 60;
-/// Whether it is on (`watchdog`).
+/// Whether the watchdog is on (`watchdog`).
 pub static ENABLED: AtomicUsize = AtomicUsize::new(1);
-/// Whether a soft lockup ends the machine (`softlockup_panic`), where Linux logs it by default.
+/// Whether a soft lockup ends the machine (`softlockup_panic`). Linux only logs it by default.
 pub static SOFT_ENDS: AtomicUsize = AtomicUsize::new(1);
 
-/// Strikes without a switch that are a soft lockup: the first asks for one.
+/// Expiries without a switch that are a soft lockup; the first one requests a switch.
 const SOFT: u32 = 6;
-/// Strikes of the neighbour that are missing in a hard lockup.
+/// Missing expiries of the neighbour that are a hard lockup.
 const HARD: u32 = 3;
 
-/// What is known of a CPU.
+/// The watchdog's data for a CPU.
 struct Watch {
-    /// Whether it has a timer.
+    /// Whether the CPU has a timer.
     armed: AtomicBool,
-    /// How often the timer struck.
+    /// The number of expiries of the timer.
     strikes: AtomicU32,
-    /// When the scheduler had charged a thread last at the strike before, and at how many strikes
-    /// this was so.
+    /// When the scheduler had last charged a thread at the previous expiry, and at how many
+    /// expiries the value was the same.
     charged: AtomicU64,
     same: AtomicU32,
-    /// The neighbour's strikes at the strike before, and at how many they were so many.
+    /// The neighbour's expiries at the previous expiry, and at how many the value was the same.
     seen: AtomicU32,
     missing: AtomicU32,
 }
 
 static WATCHES: [Watch; MAX_CPUS] = [const { Watch::new() }; MAX_CPUS];
 
-/// The timers' target, once there is any.
+/// The timers' target, once it exists.
 static STRIKE: Once<Arc<Strike>> = Once::new();
 
 struct Strike;
@@ -89,15 +89,15 @@ impl Watch {
         times
     }
 
-    /// Looks whether this CPU, whose thread is not idle if it is `busy`, has scheduled; returns the
-    /// number of strikes since then.
+    /// Checks whether this CPU, whose thread is not idle if it is `busy`, has scheduled; returns
+    /// the number of expiries since then.
     fn strikes_without_switch(&self, cpu: &Cpu, busy: bool) -> u32 {
         let charged = cpu.sched().charged();
         let same = charged == self.charged.swap(charged, Relaxed);
         Self::repeated(&self.same, same && busy)
     }
 
-    /// Looks whether `other` has struck; returns how many strikes are missing.
+    /// Checks whether the timer of `other` has expired; returns how many expiries are missing.
     fn strikes_missing(&self, other: &Watch) -> u32 {
         let strikes = other.strikes.load(Relaxed);
         let same = strikes == self.seen.swap(strikes, Relaxed);
@@ -105,24 +105,24 @@ impl Watch {
     }
 }
 
-/// The time of a hard lockup, in seconds; none while the watchdog is off.
+/// The time of a hard lockup, in seconds; `None` while the watchdog is off.
 fn threshold() -> Option<u64> {
     let threshold = THRESHOLD.load(Relaxed) as u64;
     (threshold != 0 && ENABLED.load(Relaxed) != 0).then_some(threshold)
 }
 
-/// Time between two strikes, in ticks.
+/// The time between two expiries, in ticks.
 fn period(threshold: u64) -> u64 {
     time::ns_to_ticks(threshold * 2 * 1_000_000_000 / 5)
 }
 
-/// The online CPU that `cpu` watches; none if it is alone.
+/// The online CPU that `cpu` watches; `None` if it is alone.
 fn neighbour(cpu: &Cpu) -> Option<&'static Cpu> {
     let possible = cpu::possible();
     (1..possible).find_map(|step| cpu::get((cpu.index() + step) % possible))
 }
 
-/// The online CPU that watches `cpu`; none if it is alone.
+/// The online CPU that watches `cpu`; `None` if it is alone.
 fn watcher(cpu: &Cpu) -> Option<&'static Cpu> {
     let possible = cpu::possible();
     (1..possible).find_map(|step| cpu::get((cpu.index() + possible - step) % possible))
@@ -143,14 +143,14 @@ pub(super) fn init() {
     STRIKE.call_once(|| try_arc(Strike).expect("memory for the watchdog"));
 }
 
-/// `cpu`, this one, becomes busy: it is watched from now on.
+/// Starts to watch `cpu`, which is this CPU, as it becomes busy.
 #[cold]
 pub(super) fn start(cpu: &Cpu) {
     if threshold().is_none() {
         return;
     }
     arm(cpu);
-    // Pairs with that of `Strike::expire`.
+    // Pairs with the fence of `Strike::expire`.
     fence(SeqCst);
     if let Some(watcher) = watcher(cpu)
         && !Watch::of(watcher).armed.load(Relaxed)
@@ -172,7 +172,8 @@ fn arm(cpu: &Cpu) {
     }
 }
 
-/// Another CPU, which this one watches, became busy, or wants a backtrace.
+/// Handles an interrupt of another CPU, which this one watches and which became busy, or which
+/// wants a backtrace.
 #[cold]
 pub(super) fn interrupt() {
     backtrace::answer();
@@ -207,8 +208,8 @@ impl Expire for Strike {
         {
             hard_lockup(other);
         }
-        // Pairs with that of `start`: either it sees that this CPU has no timer, or this that the
-        // other is busy.
+        // Pairs with the fence of `start`: either that CPU sees that this one has no timer, or this
+        // one sees that the other is busy.
         fence(SeqCst);
         if busy || neighbour.is_some_and(|other| other.tick().is_busy()) {
             arm(cpu);

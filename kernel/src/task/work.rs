@@ -7,8 +7,8 @@ use crate::arch::work::{CPU_TIMERS, MEMORY, NEED_RESCHED, RSEQ, SIGNAL, TRACE};
 #[cfg(guests)]
 use crate::errno::{Errno, Result};
 
-/// Does the work that the thread's work word asks for. Called on the way back to the program, until
-/// the word is 0.
+/// Does the work requested in the thread's work word. Called on return to the program, until the
+/// word is 0.
 pub fn exit_work() {
     let work = current().arch.work.load(Relaxed);
     if work & NEED_RESCHED != 0 {
@@ -19,7 +19,8 @@ pub fn exit_work() {
     }
 }
 
-/// All but giving up the CPU. Apart, so that a mere switch needs none of its stack.
+/// All work except rescheduling. It is a separate function, so that a mere switch does not need its
+/// stack.
 #[inline(never)]
 fn other_work(work: u32) {
     if work & MEMORY != 0 {
@@ -34,14 +35,14 @@ fn other_work(work: u32) {
     if work & TRACE != 0 {
         current().enter_debug();
     }
-    // Last: the thread may have come to another CPU meanwhile.
+    // Done last, since the thread may have moved to another CPU meanwhile.
     if current().arch.work.load(Relaxed) & RSEQ != 0 {
         rseq::resume();
     }
 }
 
-/// Does this work for a thread that is about to enter a guest, which must not wait until its
-/// program goes on (Linux's xfer_to_guest_mode_handle_work).
+/// Does such work for a thread that is about to enter a guest, since it must not wait until the
+/// program continues (Linux's xfer_to_guest_mode_handle_work).
 ///
 /// # Errors
 /// EINTR: a signal is due.

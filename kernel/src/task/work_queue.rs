@@ -10,22 +10,22 @@ use super::{clock, sched, spawn_kernel};
 use crate::errno::Result;
 use crate::sync::Mutex;
 
-/// Something to do. It waits in the queue without memory of the queue's own.
+/// A work item. Queueing it needs no memory.
 pub trait Work: Send + Sync {
-    /// The link in the queue's list while the work waits.
+    /// The link in the queue's list while the work is queued.
     fn link(&self) -> &Link;
 
-    /// Does it. May sleep.
+    /// Does the work. May sleep.
     fn run(self: Arc<Self>);
 }
 
-/// The work that came before this one in its queue, or after it once the thread has taken both.
+/// The work queued before this one, or after it once the thread has taken both.
 #[derive(Default)]
 pub struct Link(Mutex<Option<Arc<dyn Work>>>);
 
-/// Work that one thread of the kernel does, in the order in which it was queued.
+/// Work that one kernel thread does, in the order in which it was queued.
 pub struct WorkQueue {
-    /// The work that came last.
+    /// The work that was queued last.
     last: Mutex<Option<Arc<dyn Work>>>,
     queued: WaitQueue,
 }
@@ -39,7 +39,7 @@ impl WorkQueue {
         }
     }
 
-    /// Lets its thread do `work`, which does not wait yet. From anywhere.
+    /// Queues `work`, which is not queued yet. Can be called anywhere.
     pub fn queue(&self, work: Arc<dyn Work>) {
         let mut last = self.last.lock();
         *work.link().0.lock() = last.take();
@@ -48,7 +48,7 @@ impl WorkQueue {
         self.queued.wake_all();
     }
 
-    /// All that waits, in the order in which it came.
+    /// Takes all queued work, in the order in which it was queued.
     fn take_all(&self) -> Option<Arc<dyn Work>> {
         let mut left = self.last.lock().take();
         let mut first = None;
@@ -64,10 +64,11 @@ impl WorkQueue {
         self.run_after(0)
     }
 
-    /// The same, but what is queued waits for so many ns first, if there is memory for a timer.
+    /// Like [`run`](Self::run), but queued work first waits for `pause` ns, if there is memory for
+    /// a timer.
     pub fn run_after(&self, pause: u64) -> ! {
         loop {
-            // Nobody sends it a signal.
+            // It gets no signals.
             _ = self
                 .queued
                 .wait_interruptible(|| self.last.lock().is_some(), None);
@@ -85,15 +86,15 @@ impl WorkQueue {
     }
 }
 
-/// The work of the kernel's worker, which waits for no sleeping lock but to end a file.
+/// The work of the kernel's worker, which never waits for a sleeping lock except to close a file.
 static WORKER: WorkQueue = WorkQueue::new();
 
-/// Lets the kernel's worker do `work`, which does not wait yet. From anywhere.
+/// Queues `work`, which is not queued yet, for the kernel's worker. Can be called anywhere.
 pub fn queue(work: Arc<dyn Work>) {
     WORKER.queue(work);
 }
 
-/// Makes the thread.
+/// Creates the thread.
 ///
 /// # Errors
 /// EAGAIN, ENOMEM.

@@ -5,12 +5,12 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use crate::errno::{Errno, Result};
 use crate::task::Process;
 
-/// The two locks; a thread waits for them on the process's event of changes.
+/// The two locks. Threads wait for them on the process's `changed`.
 pub struct ExecLock {
     /// Linux's cred_guard_mutex.
     guarded: AtomicBool,
-    /// Linux's exec_update_lock: how many `READER`s there are, and whether somebody is, or waits to
-    /// be, `UPDATING`.
+    /// Linux's exec_update_lock: the number of `READER`s, and `UPDATING` if a thread updates or
+    /// waits to.
     update: AtomicUsize,
 }
 
@@ -27,20 +27,21 @@ impl ExecLock {
     }
 }
 
-/// While this lives, no other thread traces the process, or decides its program's credentials.
+/// While this lives, no other thread starts to trace the process, or decides its program's
+/// credentials.
 pub struct CredentialsGuard<'a>(&'a Process);
 
-/// While this lives, memory and identity of the process belong together.
+/// While this lives, memory and credentials of the process belong together.
 pub struct ProgramHold<'a>(&'a Process);
 
-/// While this lives, nobody inspects the process, whose memory and identity change.
+/// While this lives, no other thread inspects the process, whose memory and credentials change.
 pub struct ProgramUpdate<'a>(&'a Process);
 
 impl Process {
-    /// Keeps others from tracing the process, or deciding the credentials of its program.
+    /// Prevents others from tracing the process, or deciding the credentials of its program.
     ///
     /// # Errors
-    /// ERESTARTNOINTR: a signal came.
+    /// ERESTARTNOINTR: a signal arrived.
     pub fn guard_credentials(&self) -> Result<CredentialsGuard<'_>> {
         let take = || !self.exec.guarded.swap(true, Acquire);
         self.changed
@@ -49,8 +50,8 @@ impl Process {
         Ok(CredentialsGuard(self))
     }
 
-    /// Keeps the process from beginning another program while another process inspects its identity
-    /// and its memory.
+    /// Prevents the process from replacing its program while the current process inspects its
+    /// credentials and its memory.
     ///
     /// # Errors
     /// EINTR: the current process is killed.
@@ -67,8 +68,8 @@ impl Process {
         Ok(ProgramHold(self))
     }
 
-    /// Lets nobody look at the process while exec changes memory and identity. Only its last thread
-    /// may.
+    /// Prevents others from inspecting the process while exec changes memory and credentials. Only
+    /// for its last thread.
     ///
     /// # Errors
     /// EINTR: the process is killed.

@@ -13,21 +13,21 @@ use crate::task::credentials::{Credentials, Withheld};
 use crate::task::file_capabilities::{self, FileCapabilities};
 use crate::task::{Thread, current};
 
-/// The personality that set-user-ID programs begin without (PER_CLEAR_ON_SETID):
+/// The personality bits that are cleared for set-user-ID programs (PER_CLEAR_ON_SETID):
 /// READ_IMPLIES_EXEC, ADDR_NO_RANDOMIZE, ADDR_COMPAT_LAYOUT and MMAP_PAGE_ZERO.
 const UNSAFE_PERSONALITY: u32 = 0x040_0000 | 0x004_0000 | 0x020_0000 | 0x010_0000;
 
-/// The identity that a program acts as.
+/// The identity with which a program runs.
 pub struct Identity {
     /// Its credentials.
     pub credentials: Arc<Credentials>,
-    /// The program is more privileged than its caller (AT_SECURE).
+    /// Whether the program is more privileged than its caller (AT_SECURE).
     pub secure: bool,
     /// The bits of the personality that are cleared for the program.
     pub lost_personality: u32,
-    /// Whether others of the same user may look into it.
+    /// Whether others of the same user may inspect it.
     pub dumpable: bool,
-    /// Until the program has begun, nobody joins in its directory.
+    /// Until exec is complete, no other process joins in sharing the thread's directory.
     _alone: Option<Executing>,
 }
 
@@ -35,7 +35,7 @@ impl Identity {
     /// The identity of a program in `file`, for the current thread.
     ///
     /// # Errors
-    /// ENOMEM; EPERM and EINVAL by the file's capabilities.
+    /// ENOMEM; EPERM and EINVAL because of the file's capabilities.
     pub fn decide(file: &File) -> Result<Self> {
         let thread: &Thread = &current();
         let (owner, group) = owners(file);
@@ -56,13 +56,13 @@ impl Identity {
         Ok(identity)
     }
 
-    /// A program that its user may not read is not shown to that user by other ways (would_dump).
+    /// Hides the memory of a program whose file the user may not read (would_dump).
     pub fn hide_unreadable(&mut self, file: &File) {
         self.dumpable &= perm::check(file.path(), perm::READ).is_ok();
     }
 }
 
-/// The owner and the group that a set-user-ID or set-group-ID program acts as.
+/// The owner and the group of a set-user-ID or set-group-ID program.
 fn owners(file: &File) -> (Option<u32>, Option<u32>) {
     let inode = file.dentry().inode();
     if file.path().mount_flags() & MS_NOSUID != 0 || current().has_no_new_privileges() {
@@ -74,7 +74,7 @@ fn owners(file: &File) -> (Option<u32>, Option<u32>) {
     (user, (attr.mode & both == both).then_some(attr.gid))
 }
 
-/// The capabilities that the file has as a program.
+/// The capabilities of the executable file.
 fn capabilities(file: &File) -> Result<Option<FileCapabilities>> {
     if file.path().mount_flags() & MS_NOSUID != 0 {
         return Ok(None);
@@ -86,7 +86,7 @@ fn capabilities(file: &File) -> Result<Option<FileCapabilities>> {
     }
 }
 
-/// The privileges of a program that `thread` does not get. `alone`: no other process shares its
+/// The privileges that `thread` does not get from a program. `alone`: no other process shares its
 /// directory (check_unsafe_exec).
 fn withheld(thread: &Thread, alone: bool) -> Withheld {
     if thread.has_no_new_privileges() {

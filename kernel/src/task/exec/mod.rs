@@ -32,18 +32,18 @@ use crate::mm::vma::Rights;
 use crate::mm::{MapRequest, PAGE_SIZE, Place, Removed, SpaceUser, aslr};
 use crate::random;
 
-/// Bytes of a script's first line that count (Linux's BINPRM_BUF_SIZE).
+/// The bytes of a script's first line that are used (Linux's BINPRM_BUF_SIZE).
 const LINE: usize = 256;
-/// The most stack of a program that is more privileged than its caller (Linux's _STK_LIM).
+/// The stack limit of a program that is more privileged than its caller (Linux's _STK_LIM).
 const SECURE_STACK: usize = 8 << 20;
-/// How many scripts may be each other's interpreters.
+/// The maximum depth of scripts that are interpreters of scripts.
 const DEPTH: usize = 5;
 
 /// The arguments of exec.
 pub struct Request {
     /// The file.
     pub file: Arc<File>,
-    /// The path that names it.
+    /// The path of the file.
     pub path: Vec<u8>,
     /// Arguments.
     pub arguments: Strings,
@@ -51,7 +51,7 @@ pub struct Request {
     pub environment: Strings,
 }
 
-/// A program that is ready to begin.
+/// A program that is ready to run.
 struct Ready {
     identity: Identity,
     space: SpaceUser,
@@ -64,7 +64,7 @@ struct Ready {
 /// Replaces the current thread's program; returns its first registers.
 ///
 /// # Errors
-/// ENOEXEC, ENOENT, EACCES, E2BIG, ENOMEM, ELOOP …: the old program goes on.
+/// ENOEXEC, ENOENT, EACCES, E2BIG, ENOMEM, ELOOP …: the old program continues.
 pub fn exec(mut request: Request) -> Result<Frame> {
     let name = try_vec(base_name(&request.path))?;
     let thread = current();
@@ -72,7 +72,7 @@ pub fn exec(mut request: Request) -> Result<Frame> {
     resolve_scripts(&mut request)?;
     let ready = prepare(&request)?;
     exit::end_other_threads()?;
-    // What is left of the old program does not go on.
+    // The old program cannot continue any more.
     commit(ready, &name).inspect_err(|_| signal::force_sigsegv(SIGSEGV))
 }
 
@@ -80,7 +80,8 @@ fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
 }
 
-/// While the file is a script, makes its interpreter the file, and the script an argument.
+/// While the file is a script, replaces it by its interpreter, and adds the script to the
+/// arguments.
 fn resolve_scripts(request: &mut Request) -> Result<()> {
     for _ in 0..DEPTH {
         let mut line = [0; LINE];
@@ -103,7 +104,7 @@ fn resolve_scripts(request: &mut Request) -> Result<()> {
     Err(Errno::ELOOP)
 }
 
-/// The interpreter and its argument in the text after `#!`. `cut`: the line may go on beyond the
+/// The interpreter and its argument in the text after `#!`. `cut`: the line may continue beyond the
 /// bytes read.
 fn parse_line(bytes: &[u8], cut: bool) -> Result<(&[u8], Option<&[u8]>)> {
     let is_blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
@@ -111,7 +112,7 @@ fn parse_line(bytes: &[u8], cut: bool) -> Result<(&[u8], Option<&[u8]>)> {
     let line = bytes[..end.unwrap_or(bytes.len())].trim_ascii();
     let split = line.iter().position(is_blank);
     let interpreter = &line[..split.unwrap_or(line.len())];
-    // A path must be whole; an argument may be cut off.
+    // A path must be complete; an argument may be cut off.
     if interpreter.is_empty() || end.is_none() && cut && split.is_none() {
         return Err(Errno::ENOEXEC);
     }
@@ -164,7 +165,7 @@ fn prepare(request: &Request) -> Result<Ready> {
     if personality & ADDR_COMPAT_LAYOUT != 0 || wanted == INFINITY && !identity.secure {
         space.map_upwards();
     }
-    // An interpreter guards the program's pages itself.
+    // The interpreter itself guards the program's pages.
     let guarded = interpreter.as_ref().unwrap_or(&program).wants_guard()?;
     let near = aslr::program_start((abi.end)(), random);
     let mapped = program.map(&space, Some(near), guarded && interpreter.is_none())?;
@@ -259,13 +260,13 @@ fn vector(
 fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
     let thread: &Thread = &current();
     let process = thread.process();
-    // Handlers are the old program's.
+    // Signal handlers belong to the old program.
     let actions = oom::insist(|| process.signals.actions().exec())?;
     oom::insist(|| thread.unshare_files())?;
     exit::leave_memory(thread);
     futex::release_locks();
     let update = process.update_program()?;
-    // While they could still be looked at as the old program's.
+    // Closed while others can only inspect the old program.
     thread.files().exec();
     if thread.tid() != process.pid() {
         pid_table::take_over(thread, process.pid());
@@ -315,7 +316,7 @@ fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
     Ok(first)
 }
 
-/// A page of zeroes at address 0, where the program may have one.
+/// Maps a page of zeroes at address 0, if the program may have one.
 #[cold]
 fn map_page_zero() {
     let request = MapRequest {
@@ -323,13 +324,13 @@ fn map_page_zero() {
         limit: super::rlimit(RLIMIT_AS),
         ..MapRequest::anonymous(Place::Fixed(0), PAGE_SIZE)
     };
-    // As on Linux, a program that may not begins without.
+    // As on Linux, a program that may not have the page starts without it.
     let space = current().space();
     _ = space.map(|space| space.map(request, &mut Removed::new()));
 }
 
-/// The current thread acts as `identity`, and then has the memory `space`; returns the old one.
-/// Never is the new memory seen with the old identity.
+/// Gives the current thread the credentials of `identity`, and then the memory `space`; returns the
+/// old memory. The new memory is never visible with the old credentials.
 fn change_identity(identity: Identity, space: SpaceUser) -> Option<SpaceUser> {
     let thread = current();
     let process = thread.process();

@@ -17,11 +17,11 @@ use crate::sync::Mutex;
 use crate::task::sched::{self, Class};
 use crate::task::{Thread, current};
 
-/// A lock that a thread of a real-time policy waits for.
+/// A lock that a real-time thread waits for.
 pub struct Donor {
-    /// The thread that has the lock, by address.
+    /// The owner of the lock, by address.
     heir: usize,
-    /// The highest priority of those who wait for it.
+    /// The highest priority of its waiters.
     priority: u32,
     /// The lock, by address.
     lock: usize,
@@ -40,14 +40,14 @@ impl Member for Donor {
     fn join((): (), (): ()) {}
 }
 
-/// The locks. Guards inherited priorities and the scheduling that follows from them, and keeps
-/// circles of waits from forming.
+/// The locks. This lock protects inherited priorities and the scheduling that follows from them,
+/// and prevents cycles of waits.
 pub static CHAINS: Mutex<Donors> = Mutex::new(Tree::new());
 
-/// By heir, the highest priority first.
+/// By owner, the highest priority first.
 pub type Donors = Tree<Donor>;
 
-/// A chain of waits that is longer is taken for a circle, as on Linux.
+/// A longer chain of waits is taken for a cycle, as on Linux.
 const LONGEST: usize = 1024;
 
 /// The owner of the lock that `thread` waits for.
@@ -59,8 +59,7 @@ fn address(thread: &Thread) -> usize {
     core::ptr::from_ref(thread).addr()
 }
 
-/// The highest priority of those who wait for locks of `thread`, 0 where none is of a real-time
-/// policy.
+/// The highest priority of the waiters for locks of `thread`, 0 if none has a real-time policy.
 fn highest_waiting(donors: &Donors, thread: &Thread) -> u32 {
     let own = address(thread);
     let first = donors.from(&(own, Reverse(u32::MAX), 0));
@@ -69,8 +68,8 @@ fn highest_waiting(donors: &Donors, thread: &Thread) -> u32 {
         .map_or(0, |donor| donor.priority)
 }
 
-/// Puts a lock in its place by its owner and its first waiter now; returns the owner that inherited
-/// from it, and the one that does now. Without memory nobody inherits.
+/// Moves a lock to its position for its present owner and first waiter; returns the owner that
+/// inherited from it before, and the one that does now. Without memory no owner inherits.
 fn place(donors: &mut Donors, lock: &Arc<PiState>) -> [Option<Owner>; 2] {
     let donor = |(heir, priority): (Owner, u32)| Donor {
         heir: heir.address,
@@ -89,7 +88,7 @@ fn place(donors: &mut Donors, lock: &Arc<PiState>) -> [Option<Owner>; 2] {
     })
 }
 
-/// The owner or the first waiter of a lock is another: who inherits from it, and what.
+/// Updates who inherits from a lock, and what, after its owner or its first waiter has changed.
 fn update(donors: &mut Donors, lock: &Arc<PiState>) {
     let [before, now] = place(donors, lock);
     let before = before.filter(|before| Some(*before) != now);
@@ -101,13 +100,13 @@ fn update(donors: &mut Donors, lock: &Arc<PiState>) {
 }
 
 /// Whether the current thread would wait for itself if it waited for `owner`. [`CHAINS`] is held
-/// until it does.
+/// until it waits.
 pub fn closes_circle(owner: &Arc<Thread>) -> bool {
     last_of(owner).is_none_or(|last| core::ptr::eq(&*last, &*current()))
 }
 
-/// The thread for which `owner` waits in the end: itself, where it waits for no lock; none where
-/// they go round in a circle. [`CHAINS`] is held as long as that counts.
+/// The last thread in the chain of waits that begins at `owner`: `owner` itself if it waits for no
+/// lock; `None` if the chain is a cycle. The answer holds as long as [`CHAINS`] is held.
 pub fn last_of(owner: &Arc<Thread>) -> Option<Arc<Thread>> {
     let mut owner = owner.clone();
     for _ in 0..LONGEST {
@@ -125,7 +124,7 @@ fn classify(thread: &Thread) {
     sched::classify(thread, class.at_least(thread.sched.real_time.inherited()));
 }
 
-/// Lets `owner`, and the owners that it waits for in turn, inherit from the waiters.
+/// Updates the inherited priority of `owner`, and of the owners that it waits for in turn.
 fn inherit(donors: &mut Donors, mut owner: Arc<Thread>) {
     loop {
         let highest = highest_waiting(donors, &owner);
@@ -135,14 +134,14 @@ fn inherit(donors: &mut Donors, mut owner: Arc<Thread>) {
         }
         state.set_inherited(highest);
         classify(&owner);
-        // A waiter is in its bucket before it looks at its own priority.
+        // A waiter is in its bucket before it reads its own priority.
         fence(SeqCst);
         let Some(awaited) = owner.awaited() else {
             return;
         };
         awaited.reposition();
         let [before, now] = place(donors, &awaited.lock);
-        // Whoever gives the lock up just now looks for itself.
+        // A thread that releases the lock just now updates its own priority.
         match now.or(before).and_then(Owner::thread) {
             Some(next) => owner = next,
             None => return,
@@ -150,11 +149,11 @@ fn inherit(donors: &mut Donors, mut owner: Arc<Thread>) {
     }
 }
 
-/// The policy, the priority or the nice value of a thread is another.
+/// Applies a change of a thread's policy, priority or nice value.
 pub fn reclassify(thread: &Thread) {
     let mut donors = CHAINS.lock();
     classify(thread);
-    // A waiter is in its bucket before it looks at its own priority.
+    // A waiter is in its bucket before it reads its own priority.
     fence(SeqCst);
     if pi::others_wait()
         && let Some(awaited) = thread.awaited()
@@ -164,7 +163,7 @@ pub fn reclassify(thread: &Thread) {
     }
 }
 
-/// `thread` waits for a lock now.
+/// `thread` begins to wait for a lock.
 pub fn waits(thread: &Thread) {
     if thread.sched.is_real_time() {
         let mut donors = CHAINS.lock();
@@ -175,16 +174,16 @@ pub fn waits(thread: &Thread) {
     }
 }
 
-/// A thread waits for `lock` no longer.
+/// A thread no longer waits for `lock`.
 pub fn left(lock: &Arc<PiState>) {
-    // With the bucket locked the thread was not its first waiter, or is here.
+    // With the bucket locked: either the thread was not the first waiter, or this code runs.
     if lock.given().is_some() {
         update(&mut CHAINS.lock(), lock);
     }
 }
 
-/// The current thread gave `lock` to `next`: its waiters wait for that now. [`CHAINS`] is all
-/// threads', who are not held up where no priority passes from one to another.
+/// The current thread handed `lock` to `next`, for which its waiters now wait. [`CHAINS`] is shared
+/// by all threads, and is not taken if no priority is inherited.
 pub fn handed_over(lock: &Arc<PiState>, next: &Arc<Thread>) {
     let inherits = current().sched.real_time.inherited() != 0;
     if !inherits && lock.give(|given, now| given.is_none() && now.is_none()) {

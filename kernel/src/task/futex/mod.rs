@@ -40,31 +40,31 @@ use wakeup::Waiters;
 
 /// All bits: FUTEX_BITSET_MATCH_ANY.
 pub const ANY: u32 = u32::MAX;
-/// FUTEX_WAITERS: the kernel is asked at unlock.
+/// FUTEX_WAITERS: the unlocking thread calls the kernel.
 const WAITERS: u32 = 1 << 31;
 /// FUTEX_OWNER_DIED
 const OWNER_DIED: u32 = 1 << 30;
 /// FUTEX_TID_MASK
 const TID: u32 = OWNER_DIED - 1;
 
-/// The identity of a word, the same for all processes that share it.
+/// The identity of a word, which is the same for all processes that share it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Key {
     /// Address of the waiter's address space, or number of the shared object in any space.
     of: usize,
-    /// Address or offset in it, and in the lowest bits of which kind the key is.
+    /// The address or offset in it, and the kind of the key in the lowest bits.
     at: usize,
 }
 
-/// The key is that of a private page, asked for by a call that other processes might make, too
-/// (FUT_OFF_MMSHARED): it is another than that of a call with FUTEX_PRIVATE_FLAG.
+/// The key of a private page, from a call that other processes could make too (FUT_OFF_MMSHARED).
+/// It differs from that of a call with FUTEX_PRIVATE_FLAG.
 const OF_SPACE: usize = 1;
-/// The key is that of a shared object (FUT_OFF_INODE).
+/// The key of a shared object (FUT_OFF_INODE).
 const OF_OBJECT: usize = 2;
 
 impl Key {
-    /// The key of the word at `address`, as Linux's `get_futex_key` has it; `shared`: other
-    /// processes may have it too; `access`: what the call does to the word.
+    /// The key of the word at `address`, like Linux's `get_futex_key`. With `shared`, other
+    /// processes may use it too; `access` is what the call does to the word.
     fn of(address: usize, shared: bool, access: Access) -> Result<Key> {
         if !address.is_multiple_of(4) {
             return Err(Errno::EINVAL);
@@ -81,9 +81,9 @@ impl Key {
         })
     }
 
-    /// The key of a word in memory that other processes may have too.
+    /// The key of a word in memory that other processes may share.
     fn of_shared(address: usize, access: Access) -> Result<Key> {
-        // Linux looks at the page, too.
+        // Linux faults the page in, too.
         if let Err(error) = user::load_u32(address) {
             Self::look_unchecked(address).ok_or(error)?;
         }
@@ -99,7 +99,7 @@ impl Key {
             }),
             Holder::Object(of, at) => Ok(of_object(of, at)),
             Holder::Original(of, at) if !Self::is_copied(plain)? => Ok(of_object(of, at)),
-            // It never changes.
+            // Such a page never changes.
             Holder::Original(..) | Holder::Constant => Err(Errno::EFAULT),
         }
     }
@@ -111,7 +111,7 @@ impl Key {
         Ok(space.frame(address, Access::Read)?.meta().is_anonymous())
     }
 
-    /// The same where the word may only have another tag than the address: that is not asked.
+    /// The same for an address whose tag need not match the memory's.
     #[cold]
     #[inline(never)]
     fn look_unchecked(address: usize) -> Option<()> {
@@ -132,11 +132,11 @@ impl Key {
     }
 }
 
-/// What the parts of a key are multiplied by: random, so that programs cannot choose words of one
-/// bucket. Never changed once there is a program.
+/// The factors for the parts of a key: random, so that programs cannot choose words that share a
+/// bucket. They are never changed once there is a program.
 static MIX: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Chooses the buckets of words.
+/// Initialises the hash of words.
 pub fn init() {
     for factor in &MIX {
         let mut bytes = [0; size_of::<usize>()];
@@ -146,7 +146,7 @@ pub fn init() {
     }
 }
 
-/// A thread that waits.
+/// A waiting thread.
 struct Waiter {
     key: Key,
     bits: u32,
@@ -175,7 +175,7 @@ impl Waiter {
         self.lock().is_some_and(|own| Arc::ptr_eq(own, lock))
     }
 
-    /// Whether it is one of those that wait with any of `bits`.
+    /// Whether it waits with any of `bits`.
     fn has(&self, bits: u32) -> bool {
         self.bits & bits != 0
     }
@@ -192,13 +192,13 @@ impl Waiter {
     }
 }
 
-/// The kind of a wait at a word.
+/// What a thread waits for at a word.
 enum Kind {
     /// To be woken.
     Wake,
-    /// To be given the lock that the word is.
+    /// To be given the lock that is the word.
     Lock(Arc<PiState>),
-    /// To be requeued to that word, and to be given the lock that it is.
+    /// To be requeued to that word, and to be given the lock that is there.
     LockLater(Key),
 }
 
@@ -207,7 +207,7 @@ const WAITING: u32 = u32::MAX;
 
 const BUCKETS: usize = 256;
 
-/// A bucket, alone in its cache lines: others' threads have the next one.
+/// A bucket, in cache lines of its own.
 #[repr(align(128))]
 struct Bucket {
     waiters: Mutex<Queue>,
@@ -222,7 +222,7 @@ static TABLE: [Bucket; BUCKETS] = [const {
 }; BUCKETS];
 
 impl Bucket {
-    /// Takes the waiter with that slot out; returns the kind of its wait, if it was there.
+    /// Removes the waiter with that slot; returns the kind of its wait, if it was there.
     fn remove(&self, slot: &Arc<AtomicU32>) -> Option<Kind> {
         let mut waiters = self.waiters.lock();
         let gone = waiters.remove(slot);
@@ -242,16 +242,16 @@ pub struct Wanted {
     pub address: usize,
     /// The value that it must hold for the wait to begin.
     pub value: u32,
-    /// The bit set: a wake-up counts if it has one of these bits.
+    /// The bit set: a wake-up must share one of these bits.
     pub bits: u32,
-    /// Whether other processes may wake.
+    /// Whether other processes may wake the thread.
     pub shared: bool,
 }
 
 /// Waits until one of `words` is woken; returns its index.
 ///
 /// # Errors
-/// EAGAIN (a word holds something else), ETIMEDOUT, ERESTARTSYS, EFAULT, EINVAL, ENOMEM.
+/// EAGAIN (a word holds another value), ETIMEDOUT, ERESTARTSYS, EFAULT, EINVAL, ENOMEM.
 pub fn wait(words: &[Wanted], deadline: Option<Deadline>) -> Result<usize> {
     if let [word] = words {
         return wait_at(
@@ -269,20 +269,21 @@ pub fn wait(words: &[Wanted], deadline: Option<Deadline>) -> Result<usize> {
     wait_at(words, &keys, deadline)
 }
 
-/// As [`wait`], with the words' keys.
+/// Like [`wait`], with the words' keys.
 fn wait_at(words: &[Wanted], keys: &[Key], deadline: Option<Deadline>) -> Result<usize> {
     let slot = try_arc(AtomicU32::new(WAITING))?;
     let mut entered = 0;
     let result = enter_and_wait(words, keys, &slot, deadline, &mut entered);
     sched::cancel();
-    // The slot is set after the waiter was taken out of its bucket: one word's is gone.
+    // The slot is set after the waiter was removed from its bucket: with a single word, none is
+    // left.
     if entered == 1 && slot.load(Acquire) != WAITING {
         entered = 0;
     }
     let mut missing = 0;
     for key in &keys[..entered] {
         sched::cond_resched();
-        // Not in its bucket, and not woken, it was moved to another word.
+        // A waiter that is not in its bucket and was not woken was moved to another word.
         while TABLE[key.bucket()].remove(&slot).is_none() {
             if slot.load(Acquire) != WAITING {
                 missing += 1;
@@ -293,7 +294,8 @@ fn wait_at(words: &[Wanted], keys: &[Key], deadline: Option<Deadline>) -> Result
             }
         }
     }
-    // One was taken out to be woken. Others may have been moved before; none is from then on.
+    // One waiter was removed to be woken. Others may have been moved before; none is moved from
+    // then on.
     if missing > 1 {
         for bucket in &TABLE {
             while bucket.remove(&slot).is_some() {
@@ -301,7 +303,7 @@ fn wait_at(words: &[Wanted], keys: &[Key], deadline: Option<Deadline>) -> Result
             }
         }
     }
-    // Also when something else ended the wait: the waker of this thread counted it.
+    // Checked even if something else ended the wait, since the waker counted this thread.
     match slot.load(Acquire) {
         WAITING => result.map(|()| 0),
         index => Ok(index as usize),
@@ -319,7 +321,7 @@ fn enter_and_wait(
     for (index, (word, &key)) in words.iter().zip(keys).enumerate() {
         let bucket = &TABLE[key.bucket()];
         let mut waiters = bucket.waiters.lock();
-        // Made where it stays: no place on the stack is written first.
+        // Built in place, without a copy on the stack.
         let waiter = || Waiter {
             key,
             bits: word.bits,
@@ -348,7 +350,7 @@ fn enter_and_wait(
     sleep(slot, deadline)
 }
 
-/// Whether somebody has settled `slot`.
+/// Whether another thread has set `slot`.
 ///
 /// # Errors
 /// ERESTARTSYS.
@@ -362,7 +364,7 @@ fn is_woken(slot: &AtomicU32) -> Result<bool> {
     Ok(false)
 }
 
-/// Sleeps, as announced, until somebody settles `slot`.
+/// Sleeps, as announced, until another thread sets `slot`.
 fn sleep(slot: &AtomicU32, deadline: Option<Deadline>) -> Result<()> {
     if let Some(deadline) = deadline {
         return sleep_until(slot, deadline, current().slack_ticks());
@@ -394,10 +396,10 @@ fn sleep_until(slot: &AtomicU32, deadline: Deadline, slack: u64) -> Result<()> {
     }
 }
 
-/// Wakes up to `most` threads that wait for the word with any of `bits`; returns how many.
+/// Wakes up to `most` threads that wait for the word with any of `bits`; returns their number.
 ///
 /// # Errors
-/// EFAULT, EINVAL (also where somebody waits for a lock there).
+/// EFAULT, EINVAL (also if a thread waits for a lock there).
 pub fn wake(address: usize, most: usize, bits: u32, shared: bool) -> Result<usize> {
     let key = Key::of(address, shared, Access::Read)?;
     wake_key(key, most, bits)
@@ -411,7 +413,8 @@ fn wake_key(key: Key, most: usize, bits: u32) -> Result<usize> {
     let (mut woken, mut most) = (0, most);
     let waits = |waiter: &Waiter| waiter.key == key && waiter.has(bits);
     if most > 1 {
-        // A thread that is woken and waits again before the next is looked for is not woken twice.
+        // A woken thread that waits again before the next one is looked for must not be woken
+        // twice.
         let waiters = bucket.waiters.lock();
         if waiters.many.is_empty() {
             most = most.min(waiters.row.iter().filter(|&waiter| waits(waiter)).count());
@@ -445,8 +448,8 @@ fn wake_key(key: Key, most: usize, bits: u32) -> Result<usize> {
     Ok(woken)
 }
 
-/// Wakes `most` where there are many. Others run in between: those that come meanwhile, perhaps to
-/// wait again, are not woken.
+/// Wakes `most` of many waiters. Other threads run in between; those that arrive meanwhile, perhaps
+/// to wait again, are not woken.
 #[cold]
 #[inline(never)]
 fn wake_of_many(bucket: &Bucket, key: Key, most: usize, bits: u32) -> Result<usize> {
@@ -481,14 +484,16 @@ fn wake_of_many(bucket: &Bucket, key: Key, most: usize, bits: u32) -> Result<usi
     Ok(count)
 }
 
-/// Waiters that are woken or moved under the locks of both words: all that are in a row.
+/// The number of waiters that are woken or moved at a time under the locks of both words: as many
+/// as a list holds.
 const AT_ONCE: usize = 128;
 const _: () = assert!(AT_ONCE >= waiters::ROW);
 
-/// Wakes up to `wakes` threads that wait for one word, and lets up to `moves` others wait for the
-/// second; returns how many were woken or moved. The look at the word and the first of them are
-/// under the locks of both words, and so is each of the others: a thread that changes the word and
-/// wakes, at one and then at the other, finds each. Those that come meanwhile are left.
+/// Wakes up to `wakes` threads that wait for one word, and moves up to `moves` others to the
+/// second; returns how many were woken or moved. The word is checked, and the first of them
+/// handled, under the locks of both words, and so is each of the others: a thread that changes the
+/// word and wakes, at one word and then at the other, finds each. Waiters that arrive meanwhile are
+/// left alone.
 ///
 /// # Errors
 /// EFAULT, EINVAL, EAGAIN (the word does not hold `expected`), ENOMEM.
@@ -509,7 +514,7 @@ pub fn requeue(
         match user::load_present_u32(from.0) {
             Some(found) if found == expected => break locked,
             Some(_) => return Err(Errno::EAGAIN),
-            // No fault can be resolved with a bucket locked.
+            // A fault cannot be resolved while a bucket is locked.
             None => drop(locked),
         }
         user::load_u32(from.0)?;
@@ -538,21 +543,21 @@ pub fn requeue(
     }
 }
 
-/// Waiters at one word that are woken, or moved to another.
+/// The waiters at one word that are woken, or moved to another.
 struct Transfer {
     source: Key,
     target: Key,
-    /// Those that are left.
+    /// The waiters that are left.
     rest: Those,
-    /// How many are still to be woken, and then to be moved.
+    /// How many are still to be woken, and how many to be moved after that.
     wakes: usize,
     moves: usize,
-    /// Taken out, for the caller to wake.
+    /// The waiters that were removed, for the caller to wake.
     woken: Vec<Waiter>,
 }
 
 impl Transfer {
-    /// Takes out some; whether there may be more.
+    /// Handles some waiters; returns whether there may be more.
     fn go_on(&mut self, (own, others): &mut (Locked, Option<Locked>)) -> Result<bool> {
         let most = own.len().min(AT_ONCE);
         let room = self.woken.try_reserve_exact(most.min(self.wakes));
@@ -562,7 +567,7 @@ impl Transfer {
             to.reserve(most.min(self.moves))?;
         }
         if self.rest.in_row {
-            // They may be too many for a row now.
+            // They may be too many for a list now.
             self.rest = own.those_at(self.source);
         }
         let mut is_more = Ok(true);
@@ -580,7 +585,7 @@ impl Transfer {
         is_more
     }
 
-    /// Wakes or moves the next; whether there was one.
+    /// Wakes or moves the next waiter; returns whether there was one.
     fn take_next(&mut self, own: &mut Queue, others: Option<&mut Queue>) -> Result<bool> {
         if self.wakes == 0 && self.moves == 0 {
             return Ok(false);
@@ -617,8 +622,8 @@ impl Transfer {
 
 type Locked = MutexGuard<'static, Queue>;
 
-/// Locks the waiters of both keys, in the order of their buckets; those of the second come with the
-/// first where it is one bucket.
+/// Locks the waiters of both keys, in the order of their buckets; if both have the same bucket, the
+/// first lock covers both.
 fn lock_both(one: Key, other: Key) -> (Locked, Option<Locked>) {
     let [lock, next] = [one, other].map(|key| &TABLE[key.bucket()].waiters);
     match one.bucket().cmp(&other.bucket()) {
@@ -669,7 +674,7 @@ pub fn wake_op(
         if found == old {
             break;
         }
-        // Another program may change the word for as long as it likes.
+        // Another program may keep changing the word.
         sched::cond_resched_killable()?;
         old = found;
     }

@@ -26,32 +26,31 @@ use crate::task::{Thread, current, pid_table, wait_queue};
 
 /// The value of a slot once its thread has the lock.
 const OWNED: u32 = 0;
-/// The thread is to try for itself.
+/// The thread must try again.
 const RETRY: u32 = 1;
-/// With the number of a thread that is no more: the lock was its, and the thread is to write the
-/// word itself.
+/// With the number of an ended thread, which owned the lock: the waiter must write the word itself.
 const INHERITED: u32 = 1 << 31;
-/// The time that it takes to settle the state of requeued waiters, about, in nanoseconds.
+/// The approximate time, in nanoseconds, in which the state of requeued waiters is settled.
 const SETTLES: u64 = 100_000;
 
-/// How many wait for locks.
+/// The number of waiters for locks.
 static WAITING_FOR_LOCKS: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether anybody waits for a lock.
+/// Whether a thread waits for a lock.
 pub fn others_wait() -> bool {
     WAITING_FOR_LOCKS.load(Relaxed) != 0
 }
 
-/// Takes the lock at `address`, or with `waits` false only if nobody has it.
+/// Takes the lock at `address`, or if `waits` is false, takes it only if it is free.
 ///
 /// # Errors
-/// EAGAIN (held, and not waited for), EDEADLK (the thread has it already, or its owner waits for a
-/// lock of the thread), ESRCH (its owner has ended), ETIMEDOUT, ERESTARTNOINTR, EFAULT,
-/// EINVAL, ENOMEM.
+/// EAGAIN (held, and not waited for), EDEADLK (the thread owns it already, or its owner waits for a
+/// lock of the thread), ESRCH (its owner has ended), ETIMEDOUT, ERESTARTNOINTR, EFAULT, EINVAL,
+/// ENOMEM.
 pub fn lock(address: usize, shared: bool, deadline: Option<Deadline>, waits: bool) -> Result<()> {
     let key = Key::of(address, shared, Access::Write)?;
     loop {
-        // Without [`inherit::CHAINS`], which is all threads'.
+        // Tried without [`inherit::CHAINS`], which all threads share.
         let found = look(
             &TABLE[key.bucket()].waiters.lock(),
             key,
@@ -67,7 +66,7 @@ pub fn lock(address: usize, shared: bool, deadline: Option<Deadline>, waits: boo
                     return Ok(());
                 }
             }
-            // No fault can be resolved with a bucket locked.
+            // A fault cannot be resolved while a bucket is locked.
             Found::Absent => {
                 let word = user::load_u32(address)?;
                 user::cmpxchg_u32(address, word, word)?;
@@ -78,7 +77,7 @@ pub fn lock(address: usize, shared: bool, deadline: Option<Deadline>, waits: boo
     }
 }
 
-/// Between two tries: others may run, and a signal ends it.
+/// Between two tries, lets others run; fails if a signal is due.
 fn pause() -> Result<()> {
     sched::cond_resched();
     if current().signal_due() {
@@ -88,16 +87,16 @@ fn pause() -> Result<()> {
     }
 }
 
-/// A thread that has ended is about to give a lock to another, and may have a lower priority.
+/// Pauses, since an ended thread that is about to hand over a lock may have a lower priority.
 fn settle_down() {
     wait_queue::sleep_killable(clock::deadline_in(SETTLES));
 }
 
-/// Who has a lock.
+/// The state of a lock.
 enum Found {
-    /// The thread that looked: nobody had it.
+    /// It was free, and the thread took it.
     Taken,
-    /// That thread, as far as it lives, and the word says that others wait.
+    /// That thread owns it, if it is alive, and the word now says that others wait.
     Held(Option<Arc<Thread>>),
     /// The word's page is absent, or cannot be written yet.
     Absent,
@@ -105,17 +104,17 @@ enum Found {
     Changed,
 }
 
-/// Takes the lock at `address`, whose bucket is locked, for `thread` if nobody has it, with `more`
-/// in the word; else says there that somebody waits. Those who wait already know better than the
-/// word who has it (Linux's `futex_lock_pi_atomic`).
+/// Takes the lock at `address`, whose bucket is locked, for `thread` if it is free, with `more` in
+/// the word; otherwise sets the waiters bit there. If there are waiters, their state names the
+/// owner, rather than the word (Linux's `futex_lock_pi_atomic`).
 ///
 /// # Errors
-/// EDEADLK, ESRCH (its owner has ended), EINVAL (a program wrote into a word that others wait at,
-/// or they wait for no lock).
+/// EDEADLK, ESRCH (its owner has ended), EINVAL (a program changed a word that has waiters, or they
+/// do not wait for a lock).
 fn look(waiters: &Queue, key: Key, address: usize, thread: &Thread, more: u32) -> Result<Found> {
     let tid = thread.tid() as u32;
     let lock = waiters.top(key).and_then(Waiter::lock);
-    // Before the word, which is written first.
+    // Read before the word, which is written first.
     let is_unsettled = lock.is_some_and(|lock| lock.is_unsettled.load(Acquire));
     let Some(old) = user::load_present_u32(address) else {
         return Ok(Found::Absent);
@@ -125,7 +124,7 @@ fn look(waiters: &Queue, key: Key, address: usize, thread: &Thread, more: u32) -
     }
     if let Some(lock) = lock {
         let owner = lock.owner();
-        // The owner of a robust lock has died, but not ended.
+        // The owner of a robust lock has died, but has not ended yet.
         let died = old & TID == 0 && old & OWNER_DIED != 0;
         if !is_unsettled && !died && !owner.is(old & TID) {
             return Err(Errno::EINVAL);
@@ -139,7 +138,7 @@ fn look(waiters: &Queue, key: Key, address: usize, thread: &Thread, more: u32) -
         0 => old & (OWNER_DIED | WAITERS) | tid | more,
         _ => old | WAITERS,
     };
-    // Also where nothing changes: the word of a lock can be written.
+    // Done even if the value does not change, since the word of a lock must be writable.
     match user::cmpxchg_present_u32(address, old, new) {
         None => Ok(Found::Absent),
         Some(found) if found != old => Ok(Found::Changed),
@@ -152,7 +151,7 @@ fn look(waiters: &Queue, key: Key, address: usize, thread: &Thread, more: u32) -
     }
 }
 
-/// A place in a bucket, left when this goes.
+/// A place in a bucket, which is left when this is dropped.
 struct Place {
     slot: Arc<AtomicU32>,
 }
@@ -189,8 +188,8 @@ impl Place {
         Ok(Place { slot })
     }
 
-    /// Leaves the bucket; returns WAITING, or the slot's value if another thread took the waiter
-    /// out.
+    /// Leaves the bucket; returns WAITING, or the slot's value if another thread removed the
+    /// waiter.
     fn leave(&self, key: Key) -> u32 {
         let mut found = TABLE[key.bucket()].remove(&self.slot);
         loop {
@@ -204,10 +203,10 @@ impl Place {
             if settled != WAITING {
                 return settled;
             }
-            // Moved to another word, or about to be settled.
+            // The waiter was moved to another word, or its slot is about to be set.
             found = TABLE.iter().find_map(|bucket| bucket.remove(&self.slot));
             if found.is_none() {
-                // The thread that settles it may have a lower priority.
+                // The thread that sets it may have a lower priority.
                 wait_queue::sleep_killable(clock::deadline_in(SETTLES));
                 sched::yield_now();
             }
@@ -221,7 +220,7 @@ impl Drop for Place {
     }
 }
 
-/// Waits for a lock that others have; false if it must be tried again.
+/// Waits for a lock that another thread owns; false if the caller must try again.
 fn wait_for_lock(key: Key, address: usize, deadline: Option<Deadline>) -> Result<bool> {
     // Dropped after the locks are released.
     let owner;
@@ -248,9 +247,9 @@ fn wait_for_lock(key: Key, address: usize, deadline: Option<Deadline>) -> Result
     };
     inherit::waits(&current());
     sched::prepare(state::INTERRUPTIBLE);
-    // A thread that ends gives its locks away when it lives no more.
+    // A thread that ends hands its locks over after it is no longer alive.
     let result = match pid_table::is_living(&owner) {
-        // Of all waits with a deadline, only this one has no slack on Linux.
+        // Of all waits with a deadline, this is the only one without slack on Linux.
         true => match deadline {
             Some(deadline) => super::sleep_until(&place.slot, deadline, 0),
             None => sleep(&place.slot, None),
@@ -272,8 +271,8 @@ fn outcome(slot: u32, key: Key, address: usize, result: Result<()>) -> Result<bo
     }
 }
 
-/// The lock is this thread's, for `dead` had it; false if yet another was quicker. Where the word
-/// cannot be written, or the thread is to end, the next has it.
+/// Takes over the lock of `dead` for this thread; false if another thread was quicker. If the word
+/// cannot be written, or the thread must end, the next waiter gets it.
 fn inherit(key: Key, address: usize, dead: u32) -> Result<bool> {
     let bucket = &TABLE[key.bucket()];
     let written = write_inherited(key, address, dead);
@@ -291,7 +290,7 @@ fn write_inherited(key: Key, address: usize, dead: u32) -> Result<bool> {
     loop {
         let old = user::load_u32(address)?;
         let held = old & TID;
-        // While others wait for this thread, nobody takes the lock by its word.
+        // While others wait for this thread, no thread takes the lock through its word.
         let taken = held != 0 && held != dead && !TABLE[key.bucket()].is_own(key);
         if taken && pid_table::thread(held as i32).is_some() {
             return Ok(false);
@@ -299,13 +298,13 @@ fn write_inherited(key: Key, address: usize, dead: u32) -> Result<bool> {
         if user::cmpxchg_u32(address, old, new)? == old {
             return Ok(true);
         }
-        // Another program may change the word for as long as it likes.
+        // Another program may keep changing the word.
         sched::cond_resched_killable()?;
     }
 }
 
 impl Queue {
-    /// The waiter whose turn it is for the lock `key`, which is the current thread's.
+    /// The first waiter for the lock `key`, which the current thread owns.
     fn top_of_own(&self, key: Key) -> Option<&Waiter> {
         let own = Owner::new(&current());
         let is_own = |waiter: &&Waiter| waiter.lock().is_some_and(|lock| lock.owner() == own);
@@ -314,12 +313,12 @@ impl Queue {
 }
 
 impl Bucket {
-    /// Whether others wait for the lock `key`, which is the current thread's.
+    /// Whether others wait for the lock `key`, which the current thread owns.
     fn is_own(&self, key: Key) -> bool {
         self.waiters.lock().top_of_own(key).is_some()
     }
 
-    /// The word of a lock that the current thread inherited says so now.
+    /// Notes that the word of an inherited lock now names the current thread.
     fn settle(&self, key: Key) {
         let waiters = self.waiters.lock();
         if let Some(lock) = waiters.top_of_own(key).and_then(Waiter::lock) {
@@ -327,7 +326,7 @@ impl Bucket {
         }
     }
 
-    /// Takes out the waiter whose turn it is for a lock that the current thread cannot inherit.
+    /// Removes the first waiter for a lock that the current thread cannot inherit.
     fn pass_on(&self, key: Key) -> Option<(Waiter, Arc<PiState>)> {
         let mut waiters = self.waiters.lock();
         let slot = waiters.top_of_own(key)?.slot.clone();
@@ -335,8 +334,8 @@ impl Bucket {
         Some(self.owned_by(&mut waiters, next, true))
     }
 
-    /// Takes out the waiter of the highest priority that waited longest for a lock of `owner`, who
-    /// gives it up without a word; the others wait for that thread from now on.
+    /// Removes the waiter with the highest priority that waited longest for a lock of `owner`,
+    /// which releases it without writing the word; the others now wait for that thread.
     fn next_owner(&self, owner: Owner) -> Option<(Waiter, Arc<PiState>)> {
         let mut waiters = self.waiters.lock();
         let slot = waiters.top_of(owner)?.slot.clone();
@@ -344,7 +343,7 @@ impl Bucket {
         Some(self.owned_by(&mut waiters, next, true))
     }
 
-    /// The lock that `next` waited for is its.
+    /// Makes `next` the owner of the lock that it waited for.
     fn owned_by(&self, waiters: &mut Queue, next: Waiter, died: bool) -> (Waiter, Arc<PiState>) {
         next.thread.waits_for(None);
         next.thread.sched.real_time.set_lender();
@@ -355,9 +354,9 @@ impl Bucket {
     }
 }
 
-/// What became of a lock that its owner gives up.
+/// The result of releasing a lock.
 enum GivenUp {
-    /// It is that thread's now, or nobody's.
+    /// That thread owns it now, or it is free.
     To(Option<(Waiter, Arc<PiState>)>),
     /// The word's page is absent, or cannot be written yet.
     Absent,
@@ -366,11 +365,11 @@ enum GivenUp {
 }
 
 impl Bucket {
-    /// Gives the lock at `address`, whose word is `old`, to the waiter whose turn it is, or to
-    /// nobody, in the word as well: who enters after this finds it changed.
+    /// Hands the lock at `address`, whose word is `old`, to its first waiter, or frees it, and
+    /// writes the word: a thread that enters later finds it changed.
     ///
     /// # Errors
-    /// EINVAL: those who wait know another owner, or wait for no lock.
+    /// EINVAL: the waiters' state has another owner, or they do not wait for a lock.
     fn give_up(&self, key: Key, address: usize, old: u32) -> Result<GivenUp> {
         let mut waiters = self.waiters.lock();
         let top = match waiters.top(key) {
@@ -396,7 +395,7 @@ impl Bucket {
     }
 }
 
-/// The lock that others at `key` wait for, or else one of `owner`. ENOMEM.
+/// The lock that others at `key` wait for, or else a new one with `owner`. ENOMEM.
 fn lock_at(waiters: &Queue, key: Key, owner: &Arc<Thread>) -> Result<Arc<PiState>> {
     match waiters.top(key).and_then(Waiter::lock) {
         Some(lock) => Ok(lock.clone()),
@@ -404,14 +403,14 @@ fn lock_at(waiters: &Queue, key: Key, owner: &Arc<Thread>) -> Result<Arc<PiState
     }
 }
 
-/// Gives the lock at `address` to the waiter with the highest priority, of several to that which
-/// waited longest, or to nobody.
+/// Hands the lock at `address` to the waiter with the highest priority, among several to the one
+/// that waited longest, or frees it.
 ///
 /// # Errors
-/// EPERM (it is not the thread's), EFAULT, EINVAL.
+/// EPERM (the thread does not own it), EFAULT, EINVAL.
 pub fn unlock(address: usize, shared: bool) -> Result<()> {
     let own = current().tid() as u32;
-    // First whose it is, also of a word in no place for one.
+    // The owner is checked first, even if the word cannot be a lock.
     if UserPtr::<u32>::new(address).read()? & TID != own {
         return Err(Errno::EPERM);
     }
@@ -428,7 +427,7 @@ pub fn unlock(address: usize, shared: bool) -> Result<()> {
                 next.wake_with(OWNED);
                 return Ok(());
             }
-            // No fault can be resolved with a bucket locked.
+            // A fault cannot be resolved while a bucket is locked.
             GivenUp::Absent => _ = user::cmpxchg_u32(address, old, old)?,
             GivenUp::Changed => {}
         }
@@ -436,8 +435,7 @@ pub fn unlock(address: usize, shared: bool) -> Result<()> {
     }
 }
 
-/// The current thread is no more, or leaves its memory: locks that it has and others wait for are
-/// theirs.
+/// Hands the locks of the current thread, which ends or leaves its memory, to their waiters.
 pub fn release_locks() {
     fence(SeqCst);
     if !current().sched.real_time.is_lender() {
@@ -454,12 +452,12 @@ pub fn release_locks() {
     }
 }
 
-/// Waits at `address` while it holds `value`, until it is moved to the lock at `second` and given
-/// that (a condition variable's wait).
+/// Waits at `address` while it holds `value`, until the thread is moved to the lock at `second` and
+/// given that lock (the wait of a condition variable).
 ///
 /// # Errors
-/// As [`lock`]; EAGAIN also where the word holds something else, or a signal came when it was moved
-/// already.
+/// As [`lock`]; EAGAIN also if the word holds another value, or a signal arrived after the thread
+/// was moved.
 pub fn wait_then_lock(
     (address, value): (usize, u32),
     second: usize,
@@ -501,13 +499,13 @@ impl Bucket {
     }
 }
 
-/// Gives the lock at `to` to the first that waits at `from` to be moved there, or makes it and up
-/// to `moves` others wait for the lock; returns how many were. All at once, under the locks of both
-/// words, as is the look at the first.
+/// Gives the lock at `to` to the first thread that waits at `from` to be moved there, or makes it
+/// and up to `moves` others wait for the lock; returns their number. This is atomic under the locks
+/// of both words, including the check of the first.
 ///
 /// # Errors
-/// EAGAIN (`from` holds something else than `expected`), EINVAL (a waiter does not want that lock),
-/// EDEADLK (the first has it, or its owner waits for a lock of theirs), ESRCH, EFAULT, ENOMEM.
+/// EAGAIN (`from` holds a value other than `expected`), EINVAL (a waiter does not want that lock),
+/// EDEADLK (the first owns it, or its owner waits for a lock of theirs), ESRCH, EFAULT, ENOMEM.
 pub fn requeue_to_lock(
     (from, expected): (usize, u32),
     to: usize,
@@ -530,7 +528,7 @@ pub fn requeue_to_lock(
     loop {
         match requeue.attempt()? {
             Attempt::Done(moved) => return moved.finish(target, to),
-            // No fault can be resolved with a bucket locked.
+            // A fault cannot be resolved while a bucket is locked.
             Attempt::Absent => {
                 user::load_u32(from)?;
                 let word = user::load_u32(to)?;
@@ -563,14 +561,14 @@ enum Attempt {
 /// The result of moving waiters to a lock.
 #[derive(Default)]
 struct Moved {
-    /// The waiter that has the lock now.
+    /// The waiter that owns the lock now.
     first: Option<Waiter>,
-    /// The waiters for the lock, which `owner` has.
+    /// The waiters for the lock, which `owner` owns.
     others: Vec<(Arc<AtomicU32>, Arc<Thread>)>,
     owner: Option<Arc<Thread>>,
-    /// The last owner in the chain that `owner` waits for.
+    /// The last thread in the chain of waits that begins at `owner`.
     last: Option<Arc<Thread>>,
-    /// Why no more were moved.
+    /// The reason why no more were moved.
     error: Option<Errno>,
 }
 
@@ -578,7 +576,7 @@ impl Requeue {
     fn attempt(&self) -> Result<Attempt> {
         // Dropped after the locks are released.
         let mut moved = Moved::default();
-        // Nobody begins to wait for another meanwhile.
+        // Prevents threads from beginning to wait for each other meanwhile.
         let _held = inherit::CHAINS.lock();
         let (mut own, mut others) = lock_both(self.source, self.target);
         match user::load_present_u32(self.from) {
@@ -593,7 +591,7 @@ impl Requeue {
             return Err(Errno::EINVAL);
         }
         let first = first.thread.clone();
-        // Memory first: nothing fails once the word has changed.
+        // Memory is allocated first: nothing can fail once the word has changed.
         let most = self.moves.saturating_add(1);
         let most = own.at(self.source).take(most).count();
         let room = moved.others.try_reserve_exact(most);
@@ -629,7 +627,7 @@ impl Requeue {
         Ok(Attempt::Done(moved))
     }
 
-    /// Lets waiters wait for the lock, as many as are still to be moved.
+    /// Makes as many waiters as are still to be moved wait for the lock.
     fn transfer(
         &self,
         (own, mut others): (&mut Locked, Option<&mut Locked>),
@@ -658,7 +656,7 @@ impl Requeue {
             }));
             let (slot, thread) = (waiter.slot.clone(), waiter.thread.clone());
             moved.others.push((slot, thread));
-            // There is room.
+            // Room was reserved.
             match &mut others {
                 Some(others) => others.push_for_lock(waiter)?,
                 None => own.push_for_lock(waiter)?,
@@ -677,7 +675,8 @@ impl Requeue {
         matches!(waiter.kind, Kind::LockLater(target) if target == self.target)
     }
 
-    /// Why a waiter cannot wait for the lock, whose owner waits for `last` in the end.
+    /// The reason why a waiter cannot wait for the lock; `last` ends the chain of waits of its
+    /// owner.
     fn refuse(&self, waiter: &Waiter, last: Option<&Arc<Thread>>) -> Option<Errno> {
         if !self.is_for(waiter) {
             return Some(Errno::EINVAL);
@@ -688,7 +687,7 @@ impl Requeue {
 }
 
 impl Moved {
-    /// Wakes the waiters, without any lock; returns how many there are.
+    /// Wakes the waiters, without any lock; returns their number.
     fn finish(self, target: Key, address: usize) -> Result<usize> {
         let count = self.others.len() + usize::from(self.first.is_some());
         fence(SeqCst);
@@ -699,7 +698,7 @@ impl Moved {
                 .as_ref()
                 .is_some_and(|owner| has_lock(owner, address));
             if !is_held && let Some(kind) = TABLE[target.bucket()].remove(&slot) {
-                // The thread is to try for itself.
+                // The thread must try again.
                 if let Kind::Lock(lock) = kind {
                     inherit::left(&lock);
                 }
@@ -708,7 +707,7 @@ impl Moved {
             }
             sched::cond_resched();
         }
-        // Last, since it would give the lock to waiters that were not looked at.
+        // Done last, since the first could hand the lock to waiters that were not handled yet.
         if let Some(first) = self.first {
             first.wake_with(OWNED);
         }
@@ -716,14 +715,14 @@ impl Moved {
     }
 }
 
-/// Whether `owner` lives and has the lock at `address`.
+/// Whether `owner` is alive and owns the lock at `address`.
 fn has_lock(owner: &Arc<Thread>, address: usize) -> bool {
     let held = user::load_u32(address).is_ok_and(|word| word & TID == owner.tid() as u32);
     held && pid_table::is_living(owner)
 }
 
 impl Waiter {
-    /// Wakes a waiter that no bucket holds any more.
+    /// Wakes a waiter that is in no bucket any more.
     fn wake_with(self, slot: u32) {
         self.slot.store(slot, Release);
         sched::wake(self.thread);

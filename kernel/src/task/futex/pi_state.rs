@@ -14,12 +14,12 @@ use crate::task::{self, Thread};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Owner {
     tid: i32,
-    /// Its address: another thread may have the number later.
+    /// Its address: later, another thread may have the same number.
     pub address: usize,
 }
 
 impl Owner {
-    /// `thread`, as an owner.
+    /// `thread` as an owner.
     pub fn new(thread: &Thread) -> Self {
         Owner {
             tid: thread.tid(),
@@ -27,32 +27,32 @@ impl Owner {
         }
     }
 
-    /// Whether a word that holds this number says that it has the lock.
+    /// Whether a word with this number says that this thread owns the lock.
     pub(super) fn is(self, tid: u32) -> bool {
         self.tid as u32 == tid
     }
 
-    /// The thread, if it still lives.
+    /// The thread, if it is alive.
     pub fn thread(self) -> Option<Arc<Thread>> {
         task::pid_table::thread(self.tid).filter(|thread| Owner::new(thread) == self)
     }
 }
 
-/// A lock that threads wait for. It changes with its bucket locked.
+/// A lock that threads wait for. It changes only under the lock of its bucket.
 pub struct PiState {
     /// Its word.
     pub(super) key: Key,
     owner: Mutex<Owner>,
-    /// The owner before died, and this one has not written the word yet.
+    /// The previous owner died, and the present one has not written the word yet.
     pub(super) is_unsettled: AtomicBool,
-    /// How many wait for it; changes with its bucket locked.
+    /// The number of waiters; it changes only under the lock of the bucket.
     pub(super) waiters: AtomicUsize,
     /// The owner that inherits from the first waiter, and the priority that it inherits.
     given: Mutex<Option<(Owner, u32)>>,
 }
 
 impl PiState {
-    /// The lock `key`, which `owner` has.
+    /// The lock `key`, owned by `owner`.
     pub(super) fn new(key: Key, owner: Owner) -> Self {
         PiState {
             key,
@@ -63,12 +63,13 @@ impl PiState {
         }
     }
 
-    /// Who has it.
+    /// The owner.
     pub fn owner(&self) -> Owner {
         *self.owner.lock()
     }
 
-    /// It is another's; with `died`, whose word says otherwise until it has written it.
+    /// Changes the owner. With `died`, the previous owner died, and the word is stale until the new
+    /// one has written it.
     pub(super) fn set_owner(&self, owner: Owner, died: bool) {
         *self.owner.lock() = owner;
         self.is_unsettled.store(died, Release);
@@ -79,8 +80,8 @@ impl PiState {
         *self.given.lock()
     }
 
-    /// Lets `change` set what is inherited, of what is and what is to be: the owner, and the
-    /// priority of the first waiter, if that is of a real-time policy.
+    /// Lets `change` update the inheritance: it gets the present and the new state, that is, the
+    /// owner and the priority of the first waiter, if that has a real-time policy.
     pub fn give<T>(
         self: &Arc<Self>,
         change: impl FnOnce(&mut Option<(Owner, u32)>, Option<(Owner, u32)>) -> T,
@@ -93,9 +94,9 @@ impl PiState {
     }
 }
 
-/// A lock that threads wait for, by who has it: an owner that dies finds its locks.
+/// A lock that threads wait for, by owner, so that an owner that dies finds its locks.
 pub(super) struct Owned {
-    /// The owner's address, and the lock's.
+    /// The addresses of the owner and of the lock.
     owner: usize,
     lock: usize,
     /// The lock's word.
@@ -111,7 +112,7 @@ impl Owned {
         }
     }
 
-    /// The first of an owner in a tree.
+    /// The first lock of an owner in a tree.
     pub(super) fn first_of(locks: &Tree<Owned>, owner: Owner) -> Option<&Owned> {
         let first = locks.from(&(owner.address, 0));
         first.filter(|first| first.owner == owner.address)
@@ -136,7 +137,7 @@ impl Member for Owned {
     fn join((): (), (): ()) {}
 }
 
-/// The lock that a thread waits for, and its place there.
+/// The lock that a thread waits for, and the thread's place there.
 #[derive(Clone)]
 pub struct Awaited {
     /// The lock.
@@ -146,7 +147,7 @@ pub struct Awaited {
 }
 
 impl Awaited {
-    /// Puts the waiter in its place by its priority, which has changed.
+    /// Moves the waiter to its position after its priority has changed.
     pub fn reposition(&self) {
         let bucket = &TABLE[self.lock.key.bucket()];
         bucket.waiters.lock().reposition(&self.slot);

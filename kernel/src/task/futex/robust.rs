@@ -5,11 +5,11 @@ use crate::errno::{Errno, Result};
 use crate::mm::user::{self, UserPtr};
 use crate::task::sched;
 
-/// The most entries of a robust list that are looked at (ROBUST_LIST_LIMIT).
+/// The maximum number of entries of a robust list that are processed (ROBUST_LIST_LIMIT).
 const MOST: usize = 2048;
 
 /// Marks the robust futexes of thread `tid` as held by a dead owner, and wakes one waiter of each.
-/// `compat`: it is a 32-bit program's list.
+/// `compat`: the list is a 32-bit program's.
 pub fn release_robust(head: usize, tid: i32, compat: bool) {
     let size = if compat { 4 } else { 8 };
     let word = |address: usize| {
@@ -35,12 +35,12 @@ pub fn release_robust(head: usize, tid: i32, compat: bool) {
     };
     let mut entry = first;
     for _ in 0..MOST {
-        // Each may be in another bucket, with waiters, or on a page that is not there yet.
+        // Each may be in another bucket, with waiters, or on an absent page.
         sched::cond_resched();
         if entry & !1 == head {
             break;
         }
-        // The next is read first: the thread that is woken may free this one.
+        // The next entry is read first: the woken thread may free this one.
         let next = word(entry & !1);
         let held = held_at(entry);
         if entry & !1 != pending & !1 && held.release(tid, false).is_err() {
@@ -50,7 +50,7 @@ pub fn release_robust(head: usize, tid: i32, compat: bool) {
         entry = next;
     }
     if pending & !1 != 0 {
-        // A bad address has no waiters.
+        // An invalid address has no waiters.
         _ = held_at(pending).release(tid, true);
     }
 }
@@ -77,7 +77,8 @@ impl Held {
         }
         loop {
             let old = user::load_u32(address)?;
-            // Whoever was woken for an owner's death may have died before it took the futex.
+            // A thread that was woken because of an owner's death may have died before it took the
+            // futex.
             if pending && !self.is_lock && old & TID == 0 {
                 wake(address, 1, ANY, true)?;
                 return Ok(());
@@ -86,13 +87,13 @@ impl Held {
                 return Ok(());
             }
             if user::cmpxchg_u32(address, old, old & WAITERS | OWNER_DIED)? == old {
-                // A waiter is given the lock when the thread is gone.
+                // A waiter gets the lock when the thread has ended.
                 if old & WAITERS != 0 && !self.is_lock {
                     wake(address, 1, ANY, true)?;
                 }
                 return Ok(());
             }
-            // Another program may change the word for as long as it likes.
+            // Another program may keep changing the word.
             sched::cond_resched();
         }
     }

@@ -16,21 +16,22 @@ use super::pi_state::{Owned, Owner, PiState};
 use super::{Key, Waiter};
 use crate::errno::{Errno, Result};
 
-/// So many are a row, in which a search takes less time than in a tree.
+/// The maximum size of the list, in which a search takes less time than in a tree.
 pub const ROW: usize = 64;
 
 /// The waiters of a bucket.
 pub struct Queue {
-    /// In the order in which they are woken. Empty and without room while there are many.
+    /// In the order in which they are woken. Empty and without capacity while there are many.
     pub row: VecDeque<Waiter>,
     /// Empty unless there are many.
     pub many: Many,
-    /// The locks that some of them wait for; it has room for those of all for whom there is.
+    /// The locks that some of them wait for, with room for a lock of each waiter that there is room
+    /// for.
     locks: Tree<Owned>,
 }
 
 impl Queue {
-    /// None.
+    /// No waiters.
     pub const fn new() -> Self {
         Queue {
             row: VecDeque::new(),
@@ -43,18 +44,18 @@ impl Queue {
         }
     }
 
-    /// How many there are.
+    /// The number of waiters.
     pub fn len(&self) -> usize {
         self.row.len() + self.many.by_key.len()
     }
 
-    /// Whether there is no room in the row, or there are many.
+    /// Whether the list has no room, or there are many waiters.
     #[inline(always)]
     pub fn is_full(&self) -> bool {
         self.row.len() == self.row.capacity()
     }
 
-    /// Adds one that waits for a lock as the last; there is room for it and the lock.
+    /// Appends a waiter for a lock; there is room for it and for the lock.
     pub fn push_for_lock(&mut self, waiter: Waiter) -> Result<()> {
         if let Some(lock) = waiter.lock()
             && lock.waiters.fetch_add(1, Relaxed) == 0
@@ -71,26 +72,26 @@ impl Queue {
         self.locks.reserve(1).map_err(|_| Errno::ENOMEM)
     }
 
-    /// A lock that others wait for is another owner's.
+    /// Changes the owner of a lock that others wait for.
     pub fn give_lock(&mut self, lock: &Arc<PiState>, owner: Owner, died: bool) {
         let was_there = self.locks.take(&Owned::new(lock).key()).is_some();
         lock.set_owner(owner, died);
         if was_there {
-            // There is the room that it had.
+            // It fits where it was.
             _ = self.locks.insert(Owned::new(lock));
         }
     }
 
-    /// A waiter for a lock of an owner, whose turn it is, if there is one.
+    /// The first waiter for a lock of an owner, if there is one.
     pub fn top_of(&self, owner: Owner) -> Option<&Waiter> {
         let owned = Owned::first_of(&self.locks, owner)?;
         let awaits = |waiter: &&Waiter| waiter.lock().is_some_and(|lock| owned.is(lock));
         let top = self.top(owned.key).filter(awaits);
-        // One that a program hides behind others, which wait for no lock.
+        // The waiter may be hidden behind others, which wait for no lock.
         top.or_else(|| self.at(owned.key).find(awaits))
     }
 
-    /// Adds one as the last. ENOMEM.
+    /// Appends a waiter. ENOMEM.
     pub fn push(&mut self, waiter: Waiter) -> Result<()> {
         if self.is_full() {
             return self.push_among(|| waiter);
@@ -99,7 +100,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The same where the row is full.
+    /// The same if the list is full.
     #[cold]
     #[inline(never)]
     pub fn push_among(&mut self, waiter: impl FnOnce() -> Waiter) -> Result<()> {
@@ -112,7 +113,7 @@ impl Queue {
         }
     }
 
-    /// Makes room for others: none of so many fails to be pushed. ENOMEM.
+    /// Makes room for `more` waiters, so that none of them fails to be pushed. ENOMEM.
     #[inline(never)]
     pub fn reserve(&mut self, more: usize) -> Result<()> {
         if self.many.is_empty() && self.row.len() + more <= ROW {
@@ -125,8 +126,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Brings the waiter that came last to its place: threads of the real-time policies are woken
-    /// first, by priority.
+    /// Moves the last waiter to its position: real-time threads are woken first, by priority.
     #[cold]
     #[inline(never)]
     pub fn bring_forward(&mut self) {
@@ -140,7 +140,7 @@ impl Queue {
         }
     }
 
-    /// Takes one with that slot out.
+    /// Removes a waiter with that slot.
     #[inline]
     pub fn remove(&mut self, slot: &Arc<AtomicU32>) -> Option<Waiter> {
         let is_it = |waiter: &Waiter| Arc::ptr_eq(&waiter.slot, slot);
@@ -156,7 +156,7 @@ impl Queue {
         Some(waiter)
     }
 
-    /// One with that slot.
+    /// A waiter with that slot.
     pub fn get(&self, slot: &Arc<AtomicU32>) -> Option<&Waiter> {
         let is_it = |waiter: &&Waiter| Arc::ptr_eq(&waiter.slot, slot);
         let in_row = self.row.iter().find(is_it);
@@ -168,7 +168,7 @@ impl Queue {
         })
     }
 
-    /// Those that wait at a word, in the order in which they are woken.
+    /// The waiters at a word, in the order in which they are woken.
     pub fn at(&self, key: Key) -> impl Iterator<Item = &Waiter> {
         let row = self.row.iter().filter(move |waiter| waiter.key == key);
         let mut from = first_of(key);
@@ -180,7 +180,7 @@ impl Queue {
         row.chain(many)
     }
 
-    /// Those that wait at a word now, for as long as it takes to go through them.
+    /// The present waiters at a word, to be visited over several calls.
     pub fn those_at(&self, key: Key) -> Those {
         Those {
             key,
@@ -191,8 +191,8 @@ impl Queue {
         }
     }
 
-    /// The waiter for the lock at a word whose turn it is: of the highest priority that which came
-    /// first.
+    /// The first waiter for the lock at a word: the first to arrive of those with the highest
+    /// priority.
     pub fn top(&self, key: Key) -> Option<&Waiter> {
         let awaits = |waiter: &&Waiter| waiter.key == key && waiter.lock().is_some();
         let row = self.row.iter().filter(awaits);
@@ -200,18 +200,18 @@ impl Queue {
             true => next,
             false => top,
         });
-        // Others than those who wait for the lock are there by mistake.
+        // Waiters for anything but the lock are there by mistake.
         let mut first = self.at(key).take(ROW);
         top.or_else(|| first.find(awaits))
     }
 
-    /// Brings one with that slot to its place by its priority, which has changed. In a row they are
-    /// looked through.
+    /// Moves a waiter with that slot to its position after its priority has changed. A list is
+    /// searched.
     pub fn reposition(&mut self, slot: &Arc<AtomicU32>) {
         self.many.reposition(slot);
     }
 
-    /// Takes out the first that waits at a word.
+    /// Removes the first waiter at a word.
     pub fn take_first(&mut self, key: Key) -> Option<Waiter> {
         match self.row.iter().position(|waiter| waiter.key == key) {
             Some(at) => self.row.remove(at),
@@ -223,22 +223,22 @@ impl Queue {
     }
 }
 
-/// Those that wait at a word when this is made, in the order in which they are woken. Those of a
-/// row are gone through under one lock.
+/// The waiters at a word at the time of creation, in the order in which they are woken. Those of a
+/// list are visited under one lock.
 #[derive(Clone)]
 pub struct Those {
     key: Key,
-    /// Whether they are in a row.
+    /// Whether they are in the list.
     pub in_row: bool,
-    /// From where on the next is looked for: in the row, or among many.
+    /// Where to look for the next: in the list, or among many.
     at: usize,
     from: Order,
-    /// The number of the first that came later.
+    /// The number of the first waiter that arrived later.
     end: u64,
 }
 
 impl Those {
-    /// The next.
+    /// The next waiter.
     pub fn next<'a>(&mut self, queue: &'a Queue) -> Option<&'a Waiter> {
         if self.in_row {
             let at = self.find_in(&queue.row)?;
@@ -248,7 +248,7 @@ impl Those {
         self.next_of(&queue.many).map(|(_, waiter)| waiter)
     }
 
-    /// Takes the next out.
+    /// Removes the next waiter.
     pub fn take(&mut self, queue: &mut Queue) -> Option<Waiter> {
         if self.in_row {
             self.at = self.find_in(&queue.row)?;
@@ -272,22 +272,22 @@ impl Those {
                 self.from = after(order);
                 return Some((order, waiter));
             }
-            // So did all behind it that have its priority.
+            // All later ones of its priority arrived after it, too.
             self.from = (key, rank, u64::MAX);
         }
     }
 }
 
-/// The place of a waiter among many: by word, those of the highest priority first, of several that
-/// which came first.
+/// The position of a waiter among many: by word, then the highest priority first, then by order of
+/// arrival.
 pub type Order = (Key, Reverse<u32>, u64);
 
-/// Before all of a word.
+/// The position before all waiters of a word.
 pub fn first_of(key: Key) -> Order {
     (key, Reverse(u32::MAX), 0)
 }
 
-/// Before all that come after that place.
+/// The position before all that follow that one.
 pub fn after((key, rank, number): Order) -> Order {
     (key, rank, number + 1)
 }
@@ -296,7 +296,7 @@ pub fn after((key, rank, number): Order) -> Order {
 pub struct Many {
     by_key: Tree<Entry>,
     by_slot: Tree<Place>,
-    /// The number of the next that comes.
+    /// The number of the next waiter to arrive.
     next: u64,
 }
 
@@ -325,9 +325,9 @@ impl Member for Entry {
     fn join((): (), (): ()) {}
 }
 
-/// The place of the waiter with a slot: of several, where one thread waits for many words.
+/// The place of a waiter by its slot; a thread that waits for several words has several.
 struct Place {
-    /// Its address.
+    /// The slot's address.
     slot: usize,
     order: Order,
 }
@@ -350,12 +350,12 @@ fn address(slot: &Arc<AtomicU32>) -> usize {
 }
 
 impl Many {
-    /// Whether there is none: those in the row are all.
+    /// Whether there are none: then all waiters are in the list.
     pub fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }
 
-    /// The number of the next that comes.
+    /// The number of the next waiter to arrive.
     pub fn next(&self) -> u64 {
         self.next
     }
@@ -366,7 +366,7 @@ impl Many {
         room.map_err(|_| Errno::ENOMEM)
     }
 
-    /// Adds one, for which there is room.
+    /// Adds a waiter, for which there is room.
     fn add(&mut self, waiter: Waiter) -> Result<()> {
         let number = self.next;
         self.next += 1;
@@ -388,13 +388,13 @@ impl Many {
         added.map_err(|_| Errno::ENOMEM)
     }
 
-    /// The first at a place or after it that waits at the same word.
+    /// The first waiter of the same word at a position or after it.
     pub fn from(&self, from: Order) -> Option<(Order, &Waiter)> {
         let entry = self.by_key.from(&from)?;
         (entry.waiter.key == from.0).then(|| (entry.key(), &entry.waiter))
     }
 
-    /// Takes out the one at a place.
+    /// Removes the waiter at a position.
     pub fn take(&mut self, order: Order) -> Option<Waiter> {
         let waiter = self.by_key.remove(&order)?.waiter;
         self.by_slot.remove(&(address(&waiter.slot), order));
@@ -407,7 +407,7 @@ impl Many {
         };
         let (_, _, number) = order;
         if let Some(waiter) = self.take(order) {
-            // There is the room that it had.
+            // It fits where it was.
             _ = self.add_as(number, waiter);
         }
     }

@@ -26,7 +26,7 @@ struct Tracer {
     options: u32,
 }
 
-/// Makes `tracer` the tracer of `thread`; false if it ends: then nobody is.
+/// Makes `tracer` the tracer of `thread`; false, without a tracer, if `tracer` is ending.
 ///
 /// # Errors
 /// EPERM: the thread has a tracer, or has ended; ENOMEM.
@@ -52,7 +52,7 @@ fn link(thread: &Arc<Thread>, tracer: Tracer) -> Result<bool> {
     })?;
     let mut tracees = tracer.process().tracees();
     tracees.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-    // One that ends leaves this list first, and then tells the tracer that it has.
+    // A thread that ends first leaves this list, and then notifies its tracer.
     let living = thread.process().threads();
     if !living.iter().any(|other| Arc::ptr_eq(other, thread)) {
         return Err(Errno::EPERM);
@@ -64,7 +64,7 @@ fn link(thread: &Arc<Thread>, tracer: Tracer) -> Result<bool> {
     if !tracer.ptrace.begin_tracing() {
         return Ok(false);
     }
-    // Before its first stop, which the tracer then looks for.
+    // Set before its first stop, for which the tracer then looks.
     tracer.process().set_traces(true);
     *slot = Some(tracee);
     thread.ptrace.set(flag::TRACED);
@@ -84,7 +84,7 @@ pub fn trace_me() -> Result<()> {
     let parent = pid_table::process(current().process().parent()).ok_or(Errno::EPERM)?;
     let maker = pid_table::thread(current().process().parent_tid.load(Relaxed))
         .filter(|thread| Arc::ptr_eq(thread.process(), &parent));
-    // The children of an ended thread are the first one's.
+    // The children of an ended thread belong to the first thread.
     let Some(parent) = maker.or_else(|| parent.find_thread(|_| true)) else {
         return Ok(());
     };
@@ -103,7 +103,7 @@ pub fn trace_me() -> Result<()> {
     Ok(())
 }
 
-/// Checks PTRACE_O_* that a tracer asks for: PTRACE_O_SUSPEND_SECCOMP takes CAP_SYS_ADMIN, and a
+/// Checks the PTRACE_O_* bits of a tracer: PTRACE_O_SUSPEND_SECCOMP requires CAP_SYS_ADMIN, and a
 /// tracer without filters of its own.
 ///
 /// # Errors
@@ -122,12 +122,12 @@ pub fn check_options(options: usize) -> Result<()> {
     Ok(())
 }
 
-/// PTRACE_ATTACH and PTRACE_SEIZE: the current thread traces thread `tid`.
+/// PTRACE_ATTACH and PTRACE_SEIZE: the current thread starts to trace thread `tid`.
 ///
 /// # Errors
 /// ESRCH, EPERM, EIO (unknown options), ENOMEM, ERESTARTNOINTR.
 pub fn attach(tid: i32, seized: bool, options: usize) -> Result<()> {
-    // An unknown option is another error here than later, as on Linux.
+    // As on Linux, the error for an unknown option differs from that of a later request.
     if options & !(PTRACE_O_MASK as usize) != 0 {
         return Err(Errno::EIO);
     }
@@ -150,13 +150,13 @@ pub fn attach(tid: i32, seized: bool, options: usize) -> Result<()> {
         // An ordinary signal needs no room.
         _ = signal::send_thread(&thread, &Info::kernel(SIGSTOP));
     }
-    // Stopped with its process, it notifies its tracer now.
+    // A thread that is stopped with its process notifies its tracer now.
     thread.when_not_looked_at(|| signal::notify(&thread, state::STOPPED));
     Ok(())
 }
 
-/// The child of a traced thread is traced as that is; it stops before its first instruction. So
-/// that it does not escape a tracer that ends, nobody else knows it yet.
+/// The child of a traced thread gets the same tracer, and stops before its first instruction. The
+/// child is not visible to others yet, so that it does not escape if the tracer ends.
 pub fn inherit(parent: &Thread, child: &Arc<Thread>) -> Result<()> {
     let slot = parent.ptrace.tracee.lock();
     let Some(tracee) = slot.as_ref() else {
@@ -183,7 +183,7 @@ pub fn inherit(parent: &Thread, child: &Arc<Thread>) -> Result<()> {
     Ok(())
 }
 
-/// Nobody traces the thread any more.
+/// Ends the tracing of the thread.
 pub fn unlink(thread: &Arc<Thread>) {
     let mut slot = thread.ptrace.tracee.lock();
     let gone = slot.take();
@@ -199,8 +199,8 @@ pub fn unlink(thread: &Arc<Thread>) {
     drop(entry);
 }
 
-/// The current thread is gone: its tracer is told its `status`, unless it is notified as a parent
-/// anyway. The end of the first thread is reported as the process's, when all have ended.
+/// The current thread has ended: reports its `status` to its tracer, unless that is notified as the
+/// parent anyway. The end of the first thread is reported as the process's, when all have ended.
 #[inline]
 pub fn end_of_thread(status: u32, last: bool) {
     let thread = current();
@@ -219,7 +219,7 @@ fn tell_tracer(thread: &Arc<Thread>, status: u32) {
     let mut slot = thread.ptrace.tracee.lock();
     let Some(tracee) = slot.as_mut() else { return };
     let tracer = tracee.tracer.clone();
-    // It is notified of the end of the process.
+    // The tracer is notified of the end of the process instead.
     let reported = thread.tid() == process.pid() && tracer.process().pid() == process.parent();
     if !reported {
         tracee.ended = Some(status);
@@ -232,7 +232,7 @@ fn tell_tracer(thread: &Arc<Thread>, status: u32) {
     }
 }
 
-/// The process has ended with `status`, after its first thread: that one's tracer is told.
+/// The process has ended with `status`, after its first thread: notifies that thread's tracer.
 fn tell_leaders_tracer(status: u32) {
     let leader = current().process().ended_leader.lock().take();
     if let Some(leader) = leader {
@@ -240,8 +240,8 @@ fn tell_leaders_tracer(status: u32) {
     }
 }
 
-/// The current thread has taken the place of the first one, which ended: whoever traced that one
-/// traces it no more.
+/// The current thread has taken the place of the first one, which ended: ends the tracing of that
+/// one.
 pub fn leader_replaced() {
     let Some(leader) = current().process().ended_leader.lock().take() else {
         return;
@@ -253,7 +253,7 @@ pub fn leader_replaced() {
     }
 }
 
-/// The thread traces nobody any more: its tracees go on, or end if that was asked for.
+/// The thread stops tracing: its tracees continue, or are killed if PTRACE_O_EXITKILL was set.
 #[inline]
 pub fn end_of_tracer(tracer: &Thread) {
     if !tracer.ptrace.let_go() {
@@ -271,7 +271,7 @@ fn release_tracees(tracer: &Thread) {
             let next = rest.find(|(_, thread)| thread.is_traced_by_thread(tracer));
             next.map(|(at, thread)| (at, thread.clone()))
         };
-        // Another thread may have moved one to a place before.
+        // Another thread may have moved one to an earlier place.
         from = next.as_ref().map_or(0, |(at, _)| *at);
         if let Some((_, thread)) = next {
             release(&thread);
@@ -281,8 +281,8 @@ fn release_tracees(tracer: &Thread) {
 }
 
 fn release(thread: &Arc<Thread>) {
-    // While it is traced: its children are, or are not made any more. Once for all threads of a
-    // process.
+    // Done while it is traced, so that its children are killed too, or are not created any more.
+    // Done once for all threads of a process.
     if thread.reports(PTRACE_O_EXITKILL) && !thread.process().is_exiting() {
         thread.process().kill(SIGKILL);
     }
@@ -291,7 +291,7 @@ fn release(thread: &Arc<Thread>) {
     thread.when_not_looked_at(|| _ = sched::wake_from(thread.clone(), state::TRACED));
 }
 
-/// Notifies a tracer that a thread of its has something to report.
+/// Notifies a tracer that one of its tracees has something to report.
 pub(super) fn notify(tracer: &Process, thread: &Thread, status: u32) {
     let uid = thread.with_credentials(|who| who.uid);
     let times = thread.process().times().in_user_hz();
@@ -310,8 +310,8 @@ pub(super) fn notify(tracer: &Process, thread: &Thread, status: u32) {
     tracer.child_event.wake_all();
 }
 
-/// The event, if any, that a tracee of `process` has to report, of those that `selects` matches by
-/// the tracee and its tracer's thread ID; ECHILD if nothing matches.
+/// The event, if any, that a tracee of `process` has to report, among those that `selects` matches
+/// by the tracee and its tracer's thread ID; ECHILD if nothing matches.
 pub fn look(
     process: &Process,
     selects: impl Fn(&Thread, i32) -> bool,
@@ -337,7 +337,7 @@ pub fn look(
             usage: Usage::default(),
         };
         if let Some(status) = tracee.ended {
-            // Once that is settled, a thread's status is its process's.
+            // Once the process's status is set, it is that of all its threads.
             let status = thread.process().exit_status().unwrap_or(status);
             if options & WEXITED == 0 {
                 return None;
@@ -353,7 +353,7 @@ pub fn look(
         let stop = tracee.stop.as_mut().filter(|stop| !stop.reported)?;
         stop.reported = options & WNOWAIT == 0;
         if stop.reported {
-            // If the tracer ends, it has seen the signal, which then goes no further.
+            // If the tracer ends now, it has seen the signal, which is then not delivered.
             thread.ptrace.signal.store(0, Relaxed);
         }
         reported = Some((thread.clone(), false));
@@ -367,18 +367,19 @@ pub fn look(
     };
     if ended {
         unlink(&thread);
-        // A waiter that found it without a report has nothing to wait for.
+        // A waiter that found the thread without a report has nothing to wait for.
         process.child_event.wake_all();
     }
-    // Outside of the tracee's lock, which a holder of the process's threads may want.
+    // Outside the tracee's lock, which a holder of the process's threads may take.
     found.usage = thread.process().usage();
     Ok(Some(found))
 }
 
 impl Process {
-    /// Whether its first thread is traced by `other`, which so hears of stops as a tracer.
+    /// Whether its first thread is traced by `other`, which is therefore notified of stops as a
+    /// tracer.
     pub fn is_traced_by(&self, other: &Process) -> bool {
-        // In place: the caller may hold locks, under which no thread may end.
+        // In place: the caller may hold locks, under which a thread must not be freed.
         let threads = self.threads();
         let mut traced = threads.iter().filter(|thread| thread.is_traced());
         let leader = traced.find(|thread| thread.tid() == self.pid());
@@ -397,7 +398,7 @@ impl Thread {
         let mut mode = Mode::of_thread(self);
         loop {
             self.sched.set_mode(mode);
-            // Another thread may have changed the inputs meanwhile, and set the mode before.
+            // Another thread may have changed the inputs meanwhile, and have set the mode before.
             let now = Mode::of_thread(self);
             if core::mem::replace(&mut mode, now) == now {
                 break;

@@ -27,7 +27,7 @@ use crate::arch::{self, work};
 use crate::sync::Mutex;
 use linux_raw_sys::general::CAP_SYS_PTRACE;
 
-/// Whether a thread is traced, and how it goes on, as bits.
+/// Whether a thread is traced, and how it continues, as bits.
 pub mod flag {
     /// The thread is traced.
     pub const TRACED: u32 = 1;
@@ -35,9 +35,9 @@ pub mod flag {
     pub const CALLS: u32 = 2;
     /// The thread stops after each instruction.
     pub const STEP: u32 = 4;
-    /// The thread stops at breakpoints and watchpoints of the hardware.
+    /// The thread stops at hardware breakpoints and watchpoints.
     pub const POINTS: u32 = 8;
-    /// Its CPU is set to do one of these now.
+    /// Its CPU is set up for one of these now.
     pub const DEBUGS: u32 = 16;
 }
 
@@ -45,23 +45,23 @@ pub mod flag {
 #[derive(Default)]
 pub struct State {
     flags: AtomicU32,
-    /// The signal that it goes on with.
+    /// The signal with which it continues.
     signal: AtomicU32,
     tracee: Mutex<Option<Box<Tracee>>>,
-    /// How many threads it traces; with LETS_GO, never more.
+    /// The number of threads that it traces; with LETS_GO it does not grow.
     tracing: AtomicU32,
 }
 
-/// Says in [`State::tracing`] that the thread ends.
+/// The bit of [`State::tracing`] that says that the thread is ending.
 const LETS_GO: u32 = 1 << 31;
 
 /// The state of a traced thread.
 pub struct Tracee {
     /// Its tracer.
     pub tracer: Arc<Thread>,
-    /// The credentials that allowed it (ptracer_cred).
+    /// The credentials under which tracing was permitted (ptracer_cred).
     pub credentials: Arc<Credentials>,
-    /// By PTRACE_SEIZE.
+    /// Whether it was attached by PTRACE_SEIZE.
     pub seized: bool,
     /// PTRACE_O_*.
     pub options: u32,
@@ -69,15 +69,16 @@ pub struct Tracee {
     pub stop: Option<Stop>,
     /// PTRACE_GETEVENTMSG.
     pub message: usize,
-    /// The signal of the stop; none for a stop of the whole process.
+    /// The signal of the stop; `None` for a stop of the whole process.
     pub info: Option<Info>,
-    /// The thread is to stop as soon as it can.
+    /// Whether the thread must stop as soon as it can.
     interrupt: bool,
-    /// The thread stays stopped with its process, though its tracer let go (PTRACE_LISTEN).
+    /// Whether the thread stays stopped with its process, though its tracer continued it
+    /// (PTRACE_LISTEN).
     listening: bool,
     /// The last stop of the process that the thread reported.
     reported_stop: u32,
-    /// As wait(2) reports it, when it has ended.
+    /// Its status as wait(2) reports it, when it has ended.
     ended: Option<u32>,
 }
 
@@ -88,7 +89,7 @@ pub struct Stop {
     pub code: u32,
     /// Whether wait(2) has reported it.
     reported: bool,
-    /// The system call that it is about.
+    /// The system call in which the thread stopped.
     pub call: Call,
 }
 
@@ -99,13 +100,13 @@ impl State {
         self.flags.load(Relaxed)
     }
 
-    /// The thread traces one more; false if it ends.
+    /// Counts one more tracee; false if the thread is ending.
     fn begin_tracing(&self) -> bool {
         let more = |tracing| (tracing & LETS_GO == 0).then_some(tracing + 1);
         self.tracing.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
 
-    /// The thread traces one less.
+    /// Counts one tracee less.
     fn end_tracing(&self) {
         self.tracing.fetch_sub(1, Relaxed);
     }
@@ -114,13 +115,13 @@ impl State {
         self.tracing.load(Relaxed) & !LETS_GO != 0
     }
 
-    /// From now on the thread begins to trace nobody; whether it traces nobody already.
+    /// From now on the thread gets no new tracees; returns whether it has none left.
     #[inline(always)]
     fn let_go(&self) -> bool {
         self.tracing.fetch_or(LETS_GO, Relaxed) == 0
     }
 
-    /// Sets all flags but those that outlive a tracer, and the thread's note about its CPU.
+    /// Sets all flags except those that outlive a tracer, and the note about the thread's CPU.
     fn set(&self, flags: u32) {
         let change = |old| Some(old & (flag::POINTS | flag::DEBUGS) | flags);
         _ = self.flags.fetch_update(Relaxed, Relaxed, change);
@@ -128,13 +129,13 @@ impl State {
 }
 
 impl Thread {
-    /// Whether somebody traces it.
+    /// Whether it is traced.
     #[inline(always)]
     pub fn is_traced(&self) -> bool {
         self.ptrace.flags() & flag::TRACED != 0
     }
 
-    /// Whether something wants to see its system calls.
+    /// Whether its system calls are watched.
     pub fn is_watched(&self) -> bool {
         self.is_traced() || self.seccomp.mode() != 0
     }
@@ -151,7 +152,7 @@ impl Thread {
         tracee.is_some_and(|tracee| core::ptr::eq(&*tracee.tracer, tracer))
     }
 
-    /// Whether its tracer lacks the right to trace everybody (ptracer_capable).
+    /// Whether its tracer lacks the right to trace any process (ptracer_capable).
     pub(super) fn is_traced_by_unprivileged(&self) -> bool {
         let tracee = self.ptrace.tracee.lock();
         tracee
@@ -167,7 +168,7 @@ impl Thread {
             .is_some_and(|tracee| tracee.options & option != 0)
     }
 
-    /// Calls `f`, which wakes the thread from a stop, so that nobody is just looking into it.
+    /// Calls `f`, which wakes the thread from a stop, while it is not being inspected.
     pub(super) fn when_not_looked_at(&self, f: impl FnOnce()) {
         let _lock = self.ptrace.tracee.lock();
         f();
@@ -175,7 +176,7 @@ impl Thread {
 }
 
 impl Thread {
-    /// The thread, for which its CPU is set to stop it, leaves that.
+    /// Reverts the CPU's debug settings for the thread.
     #[cold]
     pub(super) fn leave_debug(&self) {
         arch::leave_debug();
@@ -183,8 +184,8 @@ impl Thread {
         self.arch.work.fetch_or(work::TRACE, Relaxed);
     }
 
-    /// Runs `work`, which enters a guest, with the tracer's debug state off: breakpoints of the
-    /// program must not stop the guest.
+    /// Runs `work`, which enters a guest, with the tracer's debug state off, since breakpoints of
+    /// the program must not stop the guest.
     #[cfg(guests)]
     pub fn without_debug<R>(&self, work: impl FnOnce() -> R) -> R {
         if self.ptrace.flags() & flag::DEBUGS != 0 {
@@ -201,8 +202,8 @@ impl Thread {
         result
     }
 
-    /// The current thread's program goes on: it stops after one instruction, or at its points, if
-    /// that was asked for.
+    /// The current thread's program continues: sets it up to stop after one instruction, or at its
+    /// breakpoints and watchpoints, as requested.
     #[cold]
     pub(super) fn enter_debug(&self) {
         self.arch.work.fetch_and(!work::TRACE, Relaxed);
@@ -216,8 +217,8 @@ impl Thread {
         }
     }
 
-    /// A tracer has changed registers of the thread, which is stopped: it may use other vectors
-    /// now, or other points.
+    /// A tracer has changed registers of the stopped thread, which may need other exception vectors
+    /// or breakpoints now.
     pub fn registers_changed(&self) {
         self.watch_calls();
         if self.arch.has_points() {
@@ -228,7 +229,7 @@ impl Thread {
         }
     }
 
-    /// From its next return to its program on it stops after each instruction, or does so no more.
+    /// Sets whether it stops after each instruction, from its next return to its program on.
     fn set_stepping(&self, on: bool) {
         if on {
             self.arch.work.fetch_or(work::TRACE, Relaxed);

@@ -13,16 +13,16 @@ use crate::task::sched::{self, state};
 use crate::task::signal::{self, Info, LAST, Set};
 use crate::task::{Thread, current, pid_table};
 
-/// The system call that a stop is about.
+/// The system call during which the thread stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
-    /// None.
+    /// Not in a system call.
     None,
-    /// The call begins.
+    /// On entry to the call.
     Enters,
-    /// The call is over.
+    /// On return from the call.
     Leaves,
-    /// A seccomp filter asks about the call, with this value.
+    /// A seccomp filter asks the tracer about the call, with this value.
     Filtered(u32),
 }
 
@@ -32,12 +32,12 @@ struct Report {
     info: Option<Info>,
     message: Option<usize>,
     call: Call,
-    /// Also when the process ends.
+    /// Whether to stop even if the process is ending.
     dying: bool,
 }
 
-/// Stops the current thread until its tracer lets it go on; the signal that it goes on with.
-/// Without a tracer, that of the stop at once.
+/// Stops the current thread until its tracer continues it; returns the signal with which it
+/// continues. Without a tracer, it returns the signal of the stop at once.
 fn report(report: Report) -> u32 {
     let thread = current();
     let mut slot = thread.ptrace.tracee.lock();
@@ -51,7 +51,7 @@ fn report(report: Report) -> u32 {
     });
     tracee.info = report.info;
     tracee.message = report.message.unwrap_or(tracee.message);
-    // The tracer may be gone before it lets the thread go on: then nothing is changed.
+    // The tracer may end before it continues the thread: then nothing is changed.
     let unchanged = if report.call == Call::None {
         report.code & 0x7f
     } else {
@@ -60,7 +60,7 @@ fn report(report: Report) -> u32 {
     thread.ptrace.signal.store(unchanged, Relaxed);
     let tracer = tracee.tracer.clone();
     drop(slot);
-    // From here on the tracer finds it stopped.
+    // From here on the tracer finds the thread stopped.
     let is_stopped = || {
         let slot = thread.ptrace.tracee.lock();
         slot.as_ref().is_some_and(|tracee| tracee.stop.is_some())
@@ -71,7 +71,7 @@ fn report(report: Report) -> u32 {
     while is_stopped() && (!thread.must_die() || report.dying) {
         sched::schedule();
         if report.dying {
-            // Its tracer let it go on, or it was killed once more.
+            // The tracer continued it, or it was killed once more.
             break;
         }
         sched::prepare(state::TRACED);
@@ -93,7 +93,7 @@ fn trap(code: u32, message: Option<usize>) -> Report {
     }
 }
 
-/// Something happened that the tracer may want to know: `option` (PTRACE_O_*) asks for `number`
+/// Reports an event to the tracer, if it asked by `option` (PTRACE_O_*) for `number`
 /// (PTRACE_EVENT_*).
 pub fn event(option: u32, number: u32, message: usize) {
     if current().is_traced() && current().reports(option) {
@@ -104,7 +104,7 @@ pub fn event(option: u32, number: u32, message: usize) {
     }
 }
 
-/// The current thread, which was `before`, began another program.
+/// Reports that the current thread, whose number was `before`, has executed another program.
 pub fn executed(before: i32) {
     let thread = current();
     if !thread.is_traced() {
@@ -122,7 +122,7 @@ pub fn executed(before: i32) {
     }
 }
 
-/// A filter of system calls wants the tracer's word; false if none listens.
+/// A seccomp filter asks the tracer; false if the tracer did not ask for that.
 pub fn filtered(data: u32) -> bool {
     let listens = current().is_traced() && current().reports(PTRACE_O_TRACESECCOMP);
     if listens {
@@ -134,12 +134,12 @@ pub fn filtered(data: u32) -> bool {
     listens
 }
 
-/// The current thread begins a system call.
+/// The current thread enters a system call.
 pub fn enter_call() {
     call_stop(Call::Enters, PTRACE_EVENTMSG_SYSCALL_ENTRY);
 }
 
-/// The current thread is done with a system call.
+/// The current thread returns from a system call.
 pub fn leave_call() {
     call_stop(Call::Leaves, PTRACE_EVENTMSG_SYSCALL_EXIT);
 }
@@ -161,14 +161,14 @@ fn call_stop(call: Call, message: u32) {
     }
 }
 
-/// A signal is about to reach the current thread, which is traced: the tracer may change `info`.
-/// Returns whether a signal is left.
+/// A signal is about to be delivered to the current thread, which is traced: the tracer may change
+/// `info`. Returns whether a signal is left.
 pub fn signal_stop(info: &mut Info) -> bool {
     let thread = current();
     if info.number() == SIGKILL {
         return true;
     }
-    // The tracer sees registers with which the thread can go on.
+    // The tracer sees registers with which the thread can continue.
     let before = thread.arch.with_frame(signal::begin_again);
     let signal = report(Report {
         code: info.number(),
@@ -197,8 +197,8 @@ pub fn signal_stop(info: &mut Info) -> bool {
     !held_back
 }
 
-/// The process is stopped by `signal`, for the `count`th time: the current thread, which is traced,
-/// reports that once. Returns whether it stays stopped with the others.
+/// The process was stopped by `signal`, for the `count`th time: the current thread, which is
+/// traced, reports that once. Returns whether it stays stopped with the others.
 pub fn group_stop(signal: u32, count: u32) -> bool {
     let thread = current();
     let mut slot = thread.ptrace.tracee.lock();
@@ -225,7 +225,7 @@ pub fn group_stop(signal: u32, count: u32) -> bool {
     });
     let mut slot = thread.ptrace.tracee.lock();
     match slot.as_mut() {
-        // When the process goes on, the tracer is notified of that too.
+        // When the process continues, the tracer is notified of that too.
         Some(tracee) if tracee.listening => {
             tracee.listening = false;
             tracee.interrupt = true;
@@ -236,7 +236,7 @@ pub fn group_stop(signal: u32, count: u32) -> bool {
     }
 }
 
-/// If its tracer asked for that, the current thread stops.
+/// Stops the current thread if its tracer asked for that.
 pub fn take_interrupt() -> bool {
     let thread = current();
     let mut slot = thread.ptrace.tracee.lock();
@@ -250,7 +250,7 @@ pub fn take_interrupt() -> bool {
     due
 }
 
-/// A new thread is to stop before its first instruction.
+/// Makes a new thread stop before its first instruction.
 pub(super) fn stop_at_start(thread: &Arc<Thread>) {
     if let Some(tracee) = thread.ptrace.tracee.lock().as_mut() {
         tracee.interrupt = true;
@@ -282,10 +282,10 @@ fn is_own(tracee: &Tracee) -> bool {
     core::ptr::eq(&*tracee.tracer, &*current())
 }
 
-/// Calls `f` with a thread that the current one traces, while it is stopped. `f` must not wait.
+/// Calls `f` with a tracee of the current thread, while it is stopped. `f` must not sleep.
 ///
 /// # Errors
-/// ESRCH: it is none, or it is not stopped.
+/// ESRCH: it is not a tracee, or not stopped.
 pub fn with_stopped<T>(
     tid: i32,
     f: impl FnOnce(&Arc<Thread>, &mut Tracee) -> Result<T>,
@@ -310,10 +310,10 @@ pub fn with_stopped<T>(
     }
 }
 
-/// Lets a stopped thread go on with `signal` (0 for none) and the [`flag`]s `how`.
+/// Continues a stopped thread with `signal` (0 for none) and the [`flag`]s `how`.
 ///
 /// # Errors
-/// ESRCH, EIO (no such signal, or the hardware does not step).
+/// ESRCH, EIO (no such signal, or the hardware cannot step).
 pub fn resume(tid: i32, signal: usize, how: u32) -> Result<()> {
     if signal > LAST as usize {
         return Err(Errno::EIO);
@@ -332,11 +332,11 @@ pub fn resume(tid: i32, signal: usize, how: u32) -> Result<()> {
     })
 }
 
-/// PTRACE_LISTEN: a thread that stopped with its process stays so, but is not the tracer's to look
-/// into.
+/// PTRACE_LISTEN: a thread that stopped with its process stays stopped, but the tracer can no
+/// longer inspect it.
 ///
 /// # Errors
-/// ESRCH, EIO (not stopped so).
+/// ESRCH, EIO (not in such a stop).
 pub fn listen(tid: i32) -> Result<()> {
     with_stopped(tid, |thread, tracee| {
         let group = tracee
@@ -352,7 +352,7 @@ pub fn listen(tid: i32) -> Result<()> {
     })
 }
 
-/// PTRACE_DETACH: the thread goes on with `signal`, and nobody traces it.
+/// PTRACE_DETACH: continues the thread with `signal`, without a tracer.
 ///
 /// # Errors
 /// ESRCH, EIO.
@@ -362,10 +362,10 @@ pub fn detach(tid: i32, signal: usize) -> Result<()> {
     }
     let thread = with_stopped(tid, |thread, tracee| {
         if let Some(stop) = &mut tracee.stop {
-            // No other thread of the tracer waits for it and takes the signal.
+            // Prevents another thread of the tracer from waiting for it and taking the signal.
             stop.reported = true;
         }
-        // Whether the hardware steps or not, this one does not from now on.
+        // Even if the hardware cannot step, the thread does not step from now on.
         _ = thread
             .arch
             .with_stopped_frame(|frame| frame.set_single_step(false));

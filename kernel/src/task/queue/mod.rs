@@ -18,54 +18,55 @@ use crate::errno::{Errno, Result};
 use crate::mm::{PAGE_SIZE, frame};
 use crate::sync::{Mutex, MutexGuard, Once};
 
-/// How long a thread runs while others could, in ns.
+/// How long a thread runs while others are runnable, in ns.
 pub const SLICE_NS: u64 = 3_000_000;
 /// How far a woken thread must be behind to interrupt the running one, in ns.
 const GRANULARITY_NS: u64 = 1_000_000;
 
-/// How many of another CPU's threads an idle one looks at (Linux's `sched_nr_migrate`).
+/// How many of another CPU's threads an idle CPU examines (Linux's `sched_nr_migrate`).
 const TRIED: usize = 32;
 
 /// One CPU's runnable threads.
 #[repr(align(128))]
 pub struct RunQueue {
     queue: Mutex<Queue>,
-    /// Address of the active address space, 0 for none; this CPU's own.
+    /// The address of the active address space, 0 for none; only this CPU writes it.
     pub(super) space: AtomicUsize,
-    /// How it counts and dispatches; this CPU's own.
+    /// The mode in which it counts and dispatches; only this CPU uses it.
     pub(super) mode: AtomicU32,
-    /// How many wait.
+    /// The number of waiting threads.
     waiting: AtomicUsize,
-    /// When the running thread's slice ends, in ticks; MAX if nobody else is runnable.
+    /// The end of the running thread's slice, in ticks; MAX if no other thread is runnable.
     slice_end: AtomicU64,
-    /// The least virtual runtime of the threads that ran; never falls.
+    /// The least virtual runtime of the threads that ran; it never decreases.
     least: AtomicU64,
-    /// When the running thread was charged last, in ticks.
+    /// When the running thread was last charged, in ticks.
     charged: AtomicU64,
-    /// Ticks that this CPU had nothing to do, up to when it was charged last.
+    /// The ticks that this CPU was idle, until it was last charged.
     idled: AtomicU64,
-    /// Ticks of the clock at which others waited for real-time threads.
+    /// The number of ticks of the clock at which others waited for real-time threads.
     pub(super) starved: AtomicU32,
-    /// Until when real-time threads are held back for the others, in ticks; 0 while they are not.
+    /// The time until which real-time threads are held back for the others, in ticks; 0 while they
+    /// are not.
     held_until: AtomicU64,
-    /// The number of the last barrier that this CPU passed.
+    /// The number of the last barrier that this CPU executed.
     barrier: AtomicU64,
-    /// How often it went from one thread to another.
+    /// The number of context switches.
     switches: AtomicU64,
     idle: Once<Arc<Thread>>,
 }
 
-/// The data that the lock of a [`RunQueue`] guards.
+/// The data protected by the lock of a [`RunQueue`].
 pub struct Queue {
-    /// Without the running thread.
+    /// The waiting threads, without the running one.
     ready: VecDeque<Arc<Thread>>,
-    /// The running thread's virtual runtime when it was charged last; MAX for idle.
+    /// The running thread's virtual runtime when it was last charged; MAX for the idle thread.
     pub(super) running: u64,
     /// Real-time threads that are held back, in their order.
     held: VecDeque<Arc<Thread>>,
 }
 
-/// How many threads every queue has room for, and how many there are.
+/// The number of threads that every queue has room for, and the number of threads.
 static ROOM: AtomicUsize = AtomicUsize::new(0);
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
@@ -102,7 +103,7 @@ impl RunQueue {
         self.space.load(Relaxed)
     }
 
-    /// The number of the last barrier that this CPU passed.
+    /// The number of the last barrier that this CPU executed.
     pub(super) fn barrier_seen(&self) -> u64 {
         self.barrier.load(Acquire)
     }
@@ -111,7 +112,7 @@ impl RunQueue {
         self.barrier.store(number, Release);
     }
 
-    /// How many threads wait here for the CPU.
+    /// The number of threads that wait for this CPU.
     #[inline]
     pub fn waiting(&self) -> usize {
         self.waiting.load(Acquire)
@@ -131,8 +132,8 @@ impl RunQueue {
         self.lock().running == u64::MAX
     }
 
-    /// Ticks up to `now`, from the machine's start on, that the CPU had nothing to do, or did not
-    /// run yet.
+    /// The ticks from the machine's start to `now` in which the CPU was idle, or was not running
+    /// yet.
     pub(super) fn idle_ticks(&self, now: u64) -> u64 {
         if self.idle.get().is_none() {
             return now - clock::boot_ticks();
@@ -145,7 +146,7 @@ impl RunQueue {
         self.idled.load(Relaxed) + since
     }
 
-    /// Takes the CPU's idle thread, which runs already.
+    /// Sets the CPU's idle thread, which runs already.
     pub(super) fn begin(&self, idle: Arc<Thread>) {
         self.idle.call_once(|| idle);
         SLICE.store(time::ns_to_ticks(SLICE_NS), Relaxed);
@@ -154,7 +155,7 @@ impl RunQueue {
         let now = time::now_ticks();
         self.charged.store(now, Relaxed);
         self.idled.store(now - clock::boot_ticks(), Relaxed);
-        // A queue without room allocates when it must.
+        // A queue without room allocates when it needs to.
         _ = queue.ready.try_reserve(ROOM.load(Relaxed).max(64));
     }
 
@@ -164,11 +165,11 @@ impl RunQueue {
             .is_some_and(|idle| core::ptr::eq(&**idle, thread))
     }
 
-    /// Charges the running thread, and chooses the next; none if it goes on.
+    /// Charges the running thread, and chooses the next; `None` if it continues.
     pub(super) fn next(cpu: &Cpu, previous: &Thread) -> Option<Arc<Thread>> {
         let this = cpu.sched();
         let mut queue = this.lock();
-        // With the lock, so that this is later than the time when any waiting thread came.
+        // Read under the lock, so that it is later than the arrival of any waiting thread.
         let now = time::now_ticks();
         let idle = queue.running == u64::MAX;
         let ticks = this.used(now);
@@ -246,7 +247,7 @@ impl RunQueue {
         self.slice_end.store(end, Relaxed);
     }
 
-    /// Adds a runnable thread; returns whether the CPU should look at it soon.
+    /// Adds a runnable thread; returns whether the CPU should check its queue soon.
     pub(super) fn add(&self, queue: &mut Queue, thread: Arc<Thread>) -> bool {
         // A thread that slept long gets no more than half a slice of credit.
         let (slice, least) = (slice(), self.least());
@@ -287,8 +288,7 @@ impl RunQueue {
         first || ahead
     }
 
-    /// Adds a thread where others that wait come after it, or where there is no room yet; returns
-    /// `alert`.
+    /// Adds a thread before waiting ones, or to a queue that has no room yet; returns `alert`.
     #[inline(never)]
     fn add_among(&self, queue: &mut Queue, thread: Arc<Thread>, alert: bool) -> bool {
         queue.insert(thread);
@@ -296,7 +296,7 @@ impl RunQueue {
         alert
     }
 
-    /// Whether the first that waits should take the CPU from `running` now.
+    /// Whether the first waiting thread should take the CPU from `running` now.
     pub(super) fn should_preempt(&self, queue: &Queue, running: &Thread, now: u64) -> bool {
         let Some(first) = queue.ready.front() else {
             return false;
@@ -314,17 +314,17 @@ impl RunQueue {
         now.wrapping_sub(self.charged.load(Relaxed))
     }
 
-    /// Ticks up to `now` that the running thread was not charged yet.
+    /// The ticks up to `now` for which the running thread was not charged yet.
     pub(super) fn uncharged(&self, now: u64) -> u64 {
         now.saturating_sub(self.charged.load(Relaxed))
     }
 
-    /// When the running thread was charged last, in ticks: no earlier than it came here.
+    /// When the running thread was last charged, in ticks: not before its switch to this CPU.
     pub(super) fn charged(&self) -> u64 {
         self.charged.load(Relaxed)
     }
 
-    /// Begins a slice if none runs; returns when it ends.
+    /// Begins a slice if none runs; returns its end.
     pub(super) fn begin_slice(&self, now: u64) -> u64 {
         if self.slice_end() == u64::MAX {
             self.slice_end.store(now + slice(), Relaxed);
@@ -332,7 +332,7 @@ impl RunQueue {
         self.slice_end()
     }
 
-    /// Puts the running thread behind all others that wait; a real-time thread behind those of its
+    /// Moves the running thread behind all waiting ones; a real-time thread behind those of its
     /// priority.
     pub(super) fn yield_turn(&self, running: &Thread) {
         let queue = self.lock();
@@ -346,8 +346,8 @@ impl RunQueue {
         }
     }
 
-    /// Takes a thread that waits and that may run on CPU `other`, to which it goes; one of the
-    /// first, since the CPU whose queue this is waits for the lock.
+    /// Takes a waiting thread that may run on CPU `other`, where it will run; one of the first,
+    /// since this queue's CPU waits for the lock.
     pub(super) fn take(&self, other: usize) -> Option<Arc<Thread>> {
         let mut queue = self.lock();
         let movable = |thread: &Arc<Thread>| {
@@ -368,7 +368,7 @@ impl Default for RunQueue {
 }
 
 impl Queue {
-    /// Takes the first waiting thread, and adds `thread`, which it interrupts, before its equals.
+    /// Takes the first waiting thread, and adds `thread`, which it preempts, before its equals.
     fn exchange(&mut self, thread: Arc<Thread>) -> Option<Arc<Thread>> {
         match self.ready.len() {
             1 => Some(core::mem::replace(&mut self.ready[0], thread)),
@@ -379,8 +379,8 @@ impl Queue {
         }
     }
 
-    /// [`limited`] by the running thread, or by the last ordinary one if that is idle or of a
-    /// real-time policy: otherwise lag would accumulate as threads migrate.
+    /// [`limited`] by the running thread, or by the last ordinary one if the running thread is idle
+    /// or real-time: otherwise lag would accumulate as threads migrate.
     #[cold]
     fn limited(&self, thread: &Thread, own: u64, least: u64) -> u64 {
         let is_ordinary = (real_time::END..u64::MAX).contains(&self.running);
@@ -422,9 +422,9 @@ fn insert_first(to: &mut VecDeque<Arc<Thread>>, thread: Arc<Thread>) {
 static SLICE: AtomicU64 = AtomicU64::new(0);
 static GRANULARITY: AtomicU64 = AtomicU64::new(0);
 
-/// A thread's virtual runtime, at most a slice behind another's: however long it ran alone, here or
-/// on another CPU, before the other came or while it was not charged, it owes nothing for that.
-/// Real-time threads have nothing to do with it.
+/// A thread's virtual runtime, at most a slice behind another's: it owes nothing for the time that
+/// it ran alone, here or on another CPU, before the other arrived or while it was not charged. This
+/// does not concern real-time threads.
 #[cold]
 fn limited(thread: &Thread, own: u64, other: u64) -> u64 {
     if other < real_time::END {
@@ -469,14 +469,14 @@ pub fn admit() -> Result<()> {
     Ok(())
 }
 
-/// The most threads (`/proc/sys/kernel/threads-max`); 0 until it is set: then the limit is as many
-/// as have stacks in an eighth of memory.
+/// The maximum number of threads (`/proc/sys/kernel/threads-max`); 0 until it is set: then it is
+/// the number whose stacks fit in an eighth of memory.
 static MOST: AtomicUsize = AtomicUsize::new(0);
-/// The least and the most that it is by itself, as on Linux (MIN_THREADS, MAX_THREADS).
+/// The bounds of the default, as on Linux (MIN_THREADS, MAX_THREADS).
 const LEAST: usize = 20;
 const LARGEST: usize = 0x3fff_ffff;
 
-/// The most threads that there may be.
+/// The maximum number of threads.
 pub fn most_threads() -> usize {
     match MOST.load(Relaxed) {
         0 => {
@@ -487,30 +487,30 @@ pub fn most_threads() -> usize {
     }
 }
 
-/// Changes that.
+/// Changes the maximum.
 pub fn set_most_threads(most: usize) {
     MOST.store(most, Relaxed);
-    // The next thread asks.
+    // Makes the next new thread check it.
     ROOM.store(0, Relaxed);
 }
 
-/// A thread that was admitted is no more.
+/// Uncounts an admitted thread, which has ended.
 pub fn uncount() {
     THREADS.fetch_sub(1, Relaxed);
 }
 
-/// How many threads there are, without the idle ones.
+/// The number of threads, without the idle ones.
 pub fn threads() -> usize {
     THREADS.load(Relaxed)
 }
 
-/// How often the CPUs went from one thread to another.
+/// The number of context switches of all CPUs.
 pub fn switches() -> u64 {
     let count = |cpu: &'static cpu::Cpu| cpu.sched().switches.load(Relaxed);
     cpu::online().map(count).sum()
 }
 
-/// How many threads run or could.
+/// The number of running and runnable threads.
 pub fn runnable() -> usize {
     let count = |cpu: &'static cpu::Cpu| cpu.sched().waiting() + !cpu.sched().idles() as usize;
     cpu::online().map(count).sum()

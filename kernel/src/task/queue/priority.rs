@@ -9,7 +9,7 @@ use super::{Queue, ROOM, RunQueue, insert_first, insert_last};
 use crate::arch::{cpu, current_arc};
 
 impl RunQueue {
-    /// As [`add`](Self::add).
+    /// Like [`add`](Self::add), for real-time threads.
     #[cold]
     #[inline(never)]
     pub(super) fn add_real_time(&self, queue: &mut Queue, thread: Arc<Thread>) -> bool {
@@ -25,9 +25,9 @@ impl RunQueue {
         first || ahead
     }
 
-    /// Whether `running`, which has the highest priority here, gives way to the first that waits:
-    /// to the next of its priority after its turn, or to the others while real-time threads are
-    /// held back. It waits then.
+    /// Whether `running`, which has the highest priority here, yields to the first waiting thread:
+    /// to the next of its priority after its turn, or to ordinary threads while real-time threads
+    /// are held back. Then it waits.
     #[cold]
     #[inline(never)]
     pub(super) fn should_yield(&self, queue: &mut Queue, running: &Thread) -> bool {
@@ -50,13 +50,13 @@ impl RunQueue {
         self.held_until() != 0
     }
 
-    /// Until when real-time threads are held back, in ticks; 0 if they are not.
+    /// The time until which real-time threads are held back, in ticks; 0 if they are not.
     pub(in crate::task) fn held_until(&self) -> u64 {
         self.held_until.load(Relaxed)
     }
 
-    /// Whether the first that waits is of the priority of `running`, or the last of an ordinary
-    /// policy.
+    /// Whether the first waiting thread has the priority of `running`, and whether the last has an
+    /// ordinary policy.
     pub(in crate::task) fn waits_beside(&self, running: &Thread) -> (bool, bool) {
         let queue = self.lock();
         let place = |thread: Option<&Arc<Thread>>| thread.map(|thread| thread.sched.vruntime());
@@ -64,7 +64,7 @@ impl RunQueue {
         (equal, place(queue.ready.back()) >= Some(real_time::END))
     }
 
-    /// Holds real-time threads back until `end`, in ticks; not at all without memory.
+    /// Holds real-time threads back until `end`, in ticks; without memory it does nothing.
     pub(in crate::task) fn hold_back(&self, end: u64) {
         let mut queue = self.lock();
         let room = ROOM.load(Relaxed);
@@ -81,7 +81,7 @@ impl RunQueue {
         self.held_until.store(end, Relaxed);
     }
 
-    /// Lets real-time threads run again; false if none was held back.
+    /// Releases the real-time threads that are held back; false if there was none.
     #[inline]
     pub(in crate::task) fn take_back(&self) -> bool {
         self.holds_back() && self.take_each_back()
@@ -100,14 +100,15 @@ impl RunQueue {
         any
     }
 
-    /// Whether the first that waits goes before the running thread.
+    /// Whether the first waiting thread has precedence over the running one.
     pub(in crate::task) fn is_behind(&self, queue: &Queue) -> bool {
         let first = queue.ready.front();
         first.is_some_and(|first| first.sched.vruntime() < queue.running)
     }
 
-    /// Finds a thread that waits here, and puts it where it belongs after `change`; false if it
-    /// does not wait here. A thread that is moved down comes first there, as on Linux.
+    /// Finds a thread that waits here, applies `change`, and moves the thread to its new position;
+    /// false if it does not wait here. As on Linux, a thread whose priority is lowered comes first
+    /// among its equals.
     pub(in crate::task) fn replace(
         &self,
         queue: &mut Queue,
@@ -128,7 +129,7 @@ impl RunQueue {
         true
     }
 
-    /// Takes a thread out that waits here.
+    /// Removes a thread that waits here.
     pub(in crate::task) fn remove(
         &self,
         queue: &mut Queue,
@@ -145,8 +146,8 @@ impl RunQueue {
         taken
     }
 
-    /// Takes the first waiting thread if it is of a real-time policy, may run on the CPU `other`,
-    /// and has precedence over the thread that runs there; it goes there.
+    /// Takes the first waiting thread if it is real-time, may run on the CPU `other`, and has
+    /// precedence over the thread that runs there, for that CPU.
     pub(in crate::task) fn take_for(&self, other: &cpu::Cpu) -> Option<Arc<Thread>> {
         let runs = other.sched().lock().running;
         let mut queue = self.lock();

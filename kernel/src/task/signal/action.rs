@@ -14,9 +14,9 @@ use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 
-/// The handler that stands for the default.
+/// The handler value for the default action.
 pub const SIG_DFL: usize = 0;
-/// The handler that stands for nothing at all.
+/// The handler value for ignoring a signal.
 pub const SIG_IGN: usize = 1;
 
 /// The action for a signal (sigaction(2)).
@@ -26,28 +26,28 @@ pub struct Action {
     pub handler: usize,
     /// SA_* flags.
     pub flags: usize,
-    /// Where the handler returns to, if `flags` has SA_RESTORER.
+    /// The address to which the handler returns, if `flags` has SA_RESTORER.
     pub restorer: usize,
-    /// Signals held back while the handler runs.
+    /// Signals blocked while the handler runs.
     pub mask: u64,
 }
 
 /// The default action for a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Default {
-    /// The process ends.
+    /// Terminates the process.
     Terminate,
-    /// The process ends and dumps core.
+    /// Terminates the process and dumps core.
     Core,
-    /// Nothing.
+    /// Does nothing.
     Ignore,
-    /// The process stops.
+    /// Stops the process.
     Stop,
-    /// The process goes on if stopped.
+    /// Continues the process if it is stopped.
     Continue,
 }
 
-/// The default of a signal.
+/// The default action of a signal.
 pub const fn default_of(number: u32) -> Default {
     match number {
         SIGCHLD | SIGURG | SIGWINCH => Default::Ignore,
@@ -59,7 +59,7 @@ pub const fn default_of(number: u32) -> Default {
     }
 }
 
-/// The action for a signal that was never set.
+/// The action of a signal for which none was set.
 pub(super) const DEFAULT: Action = Action {
     handler: SIG_DFL,
     flags: 0,
@@ -69,13 +69,13 @@ pub(super) const DEFAULT: Action = Action {
 
 /// The actions of a process, or of several that share them.
 pub struct Actions {
-    /// Up to the last signal that somebody said something about: mostly few, which fork copies.
+    /// The actions up to the last signal for which one was set: usually few, which fork copies.
     table: Mutex<Vec<Action>>,
     /// Signals that would have no effect now, as bits.
     ignored: AtomicU64,
 }
 
-/// Signals that would have no effect where nobody said anything.
+/// Signals that have no effect by default.
 const IGNORED: u64 = {
     let (mut set, mut number) = (0, 1);
     while number <= LAST {
@@ -87,7 +87,7 @@ const IGNORED: u64 = {
     set
 };
 
-/// The signals that have no effect, of which `ignored` were so before `number` got this action.
+/// The signals that have no effect after `number` got this action, if before they were `ignored`.
 fn ignored_with(ignored: u64, number: u32, action: &Action) -> u64 {
     let bit = Set::bit(number);
     match action.handler {
@@ -98,7 +98,7 @@ fn ignored_with(ignored: u64, number: u32, action: &Action) -> u64 {
 }
 
 impl Actions {
-    /// The default for all.
+    /// The default actions.
     pub fn new() -> Result<Arc<Self>> {
         Self::with(Vec::new(), IGNORED)
     }
@@ -110,7 +110,7 @@ impl Actions {
         })
     }
 
-    /// A copy, as fork makes it.
+    /// A copy for fork.
     pub fn fork(&self) -> Result<Arc<Self>> {
         let table = self.table.lock();
         let mut copy = Vec::new();
@@ -120,8 +120,7 @@ impl Actions {
         Self::with(copy, self.ignored())
     }
 
-    /// A copy, as exec leaves it: handlers of the old program are gone, ignored signals stay
-    /// ignored.
+    /// A copy for exec: handlers of the old program are reset, ignored signals stay ignored.
     pub fn exec(&self) -> Result<Arc<Self>> {
         let table = self.table.lock();
         let is_kept = |action: &Action| action.handler == SIG_IGN;
@@ -143,8 +142,8 @@ impl Actions {
         table.get(number as usize - 1).copied().unwrap_or(DEFAULT)
     }
 
-    /// Sets the action for signal `number`; returns the old one. Inlined, and nothing is passed on
-    /// by reference, so that neither goes through memory on its way.
+    /// Sets the action for signal `number`; returns the old one. Inlined, and without arguments by
+    /// reference, so that neither action is passed through memory.
     ///
     /// # Errors
     /// ENOMEM.
@@ -168,15 +167,15 @@ impl Actions {
         }
     }
 
-    /// Notes whether signal `number` has an effect with this action.
+    /// Records whether signal `number` has an effect with this action.
     #[inline]
     fn note(&self, number: u32, action: &Action) {
         let ignored = ignored_with(self.ignored(), number, action);
         self.ignored.store(ignored, Relaxed);
     }
 
-    /// The action for a signal that is being delivered: SA_RESETHAND lets the handler go back to
-    /// the default, and no more.
+    /// The action for a signal that is being delivered; SA_RESETHAND resets the handler, and
+    /// nothing else, to the default.
     pub fn take(&self, number: u32) -> Action {
         let mut table = self.table.lock();
         let Some(place) = table.get_mut(number as usize - 1) else {
@@ -197,7 +196,7 @@ impl Actions {
     }
 }
 
-/// Makes the table reach to signal `number`; the place of that.
+/// Extends the table to signal `number`; returns its entry.
 #[cold]
 #[inline(never)]
 fn grow(table: &mut Vec<Action>, number: u32) -> Result<&mut Action> {

@@ -14,14 +14,14 @@ pub struct Altstack {
 }
 
 impl Altstack {
-    /// None.
+    /// No stack.
     pub const NONE: Self = Altstack {
         start: 0,
         flags: SS_DISABLE,
         size: 0,
     };
 
-    /// The flags without a stack, as a new program has them.
+    /// Without the stack, but with its flags, as a new program gets it.
     pub const fn emptied(self) -> Self {
         Altstack {
             start: 0,
@@ -35,12 +35,13 @@ impl Altstack {
         self.flags & SS_AUTODISARM != 0
     }
 
-    /// Whether a stack pointer lies on this stack; never on one with SS_AUTODISARM.
+    /// Whether a stack pointer is on this stack; always false with SS_AUTODISARM.
     const fn holds(self, sp: usize) -> bool {
         !self.disarms_itself() && sp > self.start && sp - self.start <= self.size
     }
 
-    /// Where a handler begins that wants it, unless it is used already.
+    /// The address at which a handler's frame begins on this stack, unless the stack is already in
+    /// use.
     pub fn top(self, sp: usize) -> Option<usize> {
         let free = self.size != 0 && !self.holds(sp);
         free.then(|| self.start.wrapping_add(self.size))
@@ -64,10 +65,11 @@ impl Altstack {
         [self.start, flags as usize, self.size]
     }
 
-    /// The stack that replaces it, from the words of a `stack_t`; it has at least `least` bytes.
+    /// The stack that replaces it, from the words of a `stack_t`; it must have at least `least`
+    /// bytes.
     ///
     /// # Errors
-    /// EPERM (it is used), EINVAL, ENOMEM (too small).
+    /// EPERM (it is in use), EINVAL, ENOMEM (too small).
     pub fn replaced(self, words: [usize; 3], sp: usize, least: usize) -> Result<Self> {
         let [start, flags, size] = words;
         let new = Altstack {

@@ -17,7 +17,7 @@ use zerocopy::IntoBytes;
 /// The bit of an exit status that says that there is a core file (WCOREDUMP).
 const DUMPED: u32 = 0x80;
 
-/// Handles the current thread's signals before its program goes on.
+/// Handles the current thread's signals before its program continues.
 pub fn deliver() {
     let thread = current();
     let process = thread.process();
@@ -26,8 +26,8 @@ pub fn deliver() {
     loop {
         if thread.must_die() {
             coredump::leave();
-            // Many threads that end one after the other would switch without a look at pending
-            // interrupts.
+            // Many threads that end one after the other would otherwise switch without polling for
+            // pending interrupts.
             sched::cond_resched();
             exit::exit_thread();
         }
@@ -77,12 +77,13 @@ fn act_by_default(info: &Info) {
     let number = info.number();
     match default_of(number) {
         Default::Ignore | Default::Continue => {}
-        // Sent, it came to process 1 for its tracer only; its own faults end it.
+        // A sent signal reached process 1 only for its tracer; only the process's own faults end
+        // it.
         _ if process.pid() == 1 && info.code <= 0 && number != SIGSTOP => {}
         Default::Stop if number != SIGSTOP && job::is_orphaned(process.group()) => {}
         Default::Stop => {
             process.stop(number);
-            // SIGCONT may have come already: then nobody else notifies the parent of that.
+            // SIGCONT may have arrived already: then this thread must notify the parent.
             if !current().is_traced() {
                 stop::park();
             }
@@ -99,7 +100,7 @@ pub fn take(blocked: u64) -> Option<Info> {
     take_to(blocked, &mut info).then_some(info)
 }
 
-/// Takes the next signal to `info`; whether there is one.
+/// Moves the next signal to `info`; returns whether there is one.
 fn take_to(blocked: u64, info: &mut Info) -> bool {
     let thread = current();
     let own = thread.signals.pending.lock().take(blocked, info);
@@ -116,7 +117,7 @@ fn take_to(blocked: u64, info: &mut Info) -> bool {
     true
 }
 
-/// Settles a system call that a signal interrupted: it begins again, or ends with EINTR.
+/// Finishes a system call that a signal interrupted: it is restarted, or ends with EINTR.
 fn restart(frame: &mut Frame, handler: Option<&Action>) {
     if frame.syscall_nr().is_none() {
         return;
@@ -143,7 +144,8 @@ fn restart(frame: &mut Frame, handler: Option<&Action>) {
     }
 }
 
-/// The state of an interrupted system call in its frame, and where the program restarts it.
+/// The state of an interrupted system call in its frame, and the address at which the program
+/// restarts it.
 pub struct Interrupted {
     pc: usize,
     again: usize,
@@ -151,8 +153,8 @@ pub struct Interrupted {
     call: usize,
 }
 
-/// If a signal interrupted a system call that may be restarted, makes the frame restart it, as a
-/// tracer sees it.
+/// If a signal interrupted a system call that can be restarted, makes the frame restart it, which
+/// is what a tracer sees.
 pub fn begin_again(frame: &mut Frame) -> Option<Interrupted> {
     let (call, result, pc) = (frame.syscall_nr()?, frame.result(), frame.pc());
     let restarts = [
@@ -173,7 +175,7 @@ pub fn begin_again(frame: &mut Frame) -> Option<Interrupted> {
     })
 }
 
-/// Undoes [`begin_again`], unless the tracer sent the program somewhere else.
+/// Undoes [`begin_again`], unless the tracer set another pc.
 pub fn take_back(frame: &mut Frame, before: Option<Interrupted>) {
     if let Some(before) = before.filter(|before| before.again == frame.pc()) {
         frame.set_pc(before.pc);
@@ -225,8 +227,8 @@ fn handle(action: &Action, info: &Info) {
     set_blocked(thread.blocked() | action.mask | own);
 }
 
-/// Runs `call` with another mask. If a signal ended it, its handler still finds `mask` in force,
-/// and the old one comes back after it.
+/// Runs `call` with another mask. If a signal ends the call, `mask` is still in force when its
+/// handler starts, and the old mask is restored after it.
 pub fn with_mask(mask: u64, call: impl FnOnce() -> Result<usize>) -> Result<usize> {
     let thread = current();
     let old = thread.blocked();

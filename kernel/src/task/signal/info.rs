@@ -17,15 +17,15 @@ pub struct Info {
     pub signo: i32,
     /// Error number.
     pub errno: i32,
-    /// Where it comes from.
+    /// The origin of the signal.
     pub code: i32,
     pad: i32,
-    /// The union of the data of the kinds of signals.
+    /// The union of the data of different signals.
     pub data: [u64; 14],
 }
 
 impl Info {
-    /// None, for a place that is to hold one.
+    /// An empty value, to be overwritten.
     pub const NONE: Info = Info {
         signo: 0,
         errno: 0,
@@ -47,7 +47,8 @@ impl Info {
         Self::new(signo, SI_KERNEL as i32)
     }
 
-    /// The information of a signal of which nothing else is known: as on Linux, from nobody.
+    /// The information of a signal of which only the number is known: as on Linux, it has no
+    /// sender.
     pub fn number_only(signo: u32) -> Self {
         Self::new(signo, SI_USER as i32)
     }
@@ -67,15 +68,15 @@ impl Info {
         Self::from_current(signo, SI_TKILL)
     }
 
-    /// From a message queue (mq_notify(2)): a message came. The value is that of the request.
+    /// From a message queue (mq_notify(2)): a message arrived. The value is that of the request.
     pub fn queue(signo: u32, value: u64) -> Self {
         let mut info = Self::from_current(signo, SI_MESGQ);
         info.data[1] = value;
         info
     }
 
-    /// An open file, descriptor `fd`, is ready as `code` and `band` say: `band` alone where the
-    /// signal has codes of its own.
+    /// An open file, descriptor `fd`, is ready as `code` and `band` say; only `band` if the signal
+    /// has other codes of its own.
     pub fn ready(signo: u32, code: i32, band: u32, fd: i32) -> Self {
         let code = match info_kind(signo, POLL_IN as i32) {
             InfoKind::Poll => code,
@@ -94,8 +95,8 @@ impl Info {
         info
     }
 
-    /// Takes the tag from the address of a fault, of which a handler is told without it unless it
-    /// asked for that (SA_EXPOSE_TAGBITS; Linux's `hide_si_addr_tag_bits`).
+    /// Removes the tag from the address of a fault, unless the handler asked for it
+    /// (SA_EXPOSE_TAGBITS; Linux's `hide_si_addr_tag_bits`).
     #[inline]
     pub fn hide_tag(&mut self) {
         let faults = [SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV];
@@ -113,7 +114,7 @@ impl Info {
         info
     }
 
-    /// A filter refused a system call, and said `errno`.
+    /// A filter refused a system call, with `errno`.
     pub fn call(call: &Call, errno: u32) -> Self {
         const SYS_SECCOMP: i32 = 1;
         let mut info = Self::new(SIGSYS, SYS_SECCOMP);
@@ -123,7 +124,7 @@ impl Info {
         info
     }
 
-    /// A child changed its state. Times in clock ticks (USER_HZ).
+    /// A child changed its state. Times are in clock ticks (USER_HZ).
     pub fn child(
         signo: u32,
         code: u32,
@@ -142,14 +143,14 @@ impl Info {
         info
     }
 
-    /// A timer expired: its id, and the value that it was made with.
+    /// A timer expired: its id, and the value that it was created with.
     pub fn timer(signo: u32, code: i32, id: i32, value: u64) -> Self {
         let mut info = Self::new(signo, code);
         info.data[..2].copy_from_slice(&[pair(id, 0), value]);
         info
     }
 
-    /// Sets how often the timer expired beyond once.
+    /// Sets the overrun count of the timer.
     pub fn set_overrun(&mut self, overrun: i32) {
         self.data[0] = pair(self.data[0] as i32, overrun);
     }
@@ -165,7 +166,7 @@ impl Info {
     }
 }
 
-/// Two words as they lie in memory on a little-endian machine.
+/// Two words as they are in memory on a little-endian machine.
 fn pair(low: i32, high: i32) -> u64 {
     low as u32 as u64 | (high as u32 as u64) << 32
 }

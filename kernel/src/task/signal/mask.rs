@@ -28,21 +28,21 @@ impl Set {
     }
 }
 
-/// Signals that cannot be held back, caught or ignored.
+/// Signals that cannot be blocked, caught or ignored.
 pub const UNBLOCKABLE: u64 = Set::of(&[SIGKILL, SIGSTOP]);
-/// Signals of a thread's own faults.
+/// Signals for a thread's own faults.
 pub const SYNCHRONOUS: u64 = Set::of(&[SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGFPE, SIGSYS]);
-/// Signals that stop.
+/// Signals whose default action is to stop.
 pub const STOPS: u64 = Set::of(&[SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU]);
 
 impl Thread {
-    /// Signals that the thread holds back.
+    /// Signals that the thread blocks.
     #[inline]
     pub fn blocked(&self) -> u64 {
         self.signals.blocked.load(Relaxed)
     }
 
-    /// Whether a signal of `set` would wait for the thread to ask for it, or waits to be asked for
+    /// Whether a signal of `set` would stay pending for the thread, which blocks it or waits for it
     /// right now.
     pub fn keeps(&self, set: u64) -> bool {
         self.blocked() & set != 0 || self.awaits(set)
@@ -53,14 +53,14 @@ impl Thread {
         self.signals.awaited.load(Relaxed) & set != 0
     }
 
-    /// Signals that came for the thread or its process, held back or not.
+    /// Signals that are pending for the thread or its process, blocked or not.
     pub fn pending(&self) -> u64 {
-        // One lock after the other: both have the same rank.
+        // The locks are taken one after the other, since both have the same class.
         let own = self.signals.pending.lock().set();
         own | self.process().signals.pending.lock().set()
     }
 
-    /// The signal at `place` of the queue of the thread, or of its process.
+    /// The signal at index `place` in the queue of the thread, or of its process.
     pub fn queued(&self, shared: bool, place: usize) -> Option<Info> {
         if shared {
             self.process().signals.pending.lock().at(place)
@@ -69,14 +69,14 @@ impl Thread {
         }
     }
 
-    /// Whether a signal is to be looked at before the program goes on.
+    /// Whether a signal must be handled before the program continues.
     #[inline]
     pub fn signal_due(&self) -> bool {
         self.arch.work.load(Relaxed) & SIGNAL != 0
     }
 }
 
-/// Sets the signals that the current thread holds back.
+/// Sets the signals that the current thread blocks.
 pub fn set_blocked(set: u64) {
     let thread = current();
     let new = set & !UNBLOCKABLE;
@@ -86,12 +86,12 @@ pub fn set_blocked(set: u64) {
         thread.arch.work.fetch_or(SIGNAL, Relaxed);
     }
     if new & !old & pending != 0 {
-        // This thread may have been chosen for a signal that it holds back now.
+        // This thread may have been chosen for a signal that it now blocks.
         send::retarget_shared(thread.process(), new & !old);
     }
 }
 
-/// Lets the signals `wanted` come to the current thread while `wait` waits for them.
+/// Unblocks the signals `wanted` for the current thread while `wait` waits for them.
 pub fn await_signals<T>(wanted: u64, wait: impl FnOnce() -> T) -> T {
     let thread = current();
     let old = thread.blocked();
@@ -103,13 +103,13 @@ pub fn await_signals<T>(wanted: u64, wait: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Sets the signals that a stopped thread holds back.
+/// Sets the signals that a stopped thread blocks.
 pub fn set_blocked_of(thread: &Thread, set: u64) {
     thread.signals.blocked.store(set & !UNBLOCKABLE, Relaxed);
     thread.arch.work.fetch_or(SIGNAL, Relaxed);
 }
 
-/// Whether signal `number` would not reach the current thread.
+/// Whether signal `number` would not be delivered to the current thread.
 pub fn is_ignored_or_blocked(number: u32) -> bool {
     let ignored = current()
         .process()

@@ -35,12 +35,12 @@ pub const LAST: u32 = 64;
 
 /// The signal state of a thread.
 pub struct ThreadSignals {
-    /// Signals for this thread alone.
+    /// Signals for this thread only.
     pub(super) pending: Mutex<Pending>,
-    /// Signals held back. Only the thread itself changes it.
+    /// Blocked signals. Only the thread itself changes them.
     pub(super) blocked: AtomicU64,
-    /// Signals held back but for a call that waits for them: they are kept even where they have no
-    /// effect.
+    /// Signals that are blocked except during a call that waits for them: they stay pending even if
+    /// they have no effect.
     pub(super) awaited: AtomicU64,
     /// The part that only the thread itself accesses.
     pub own: ThreadLocal<Own>,
@@ -49,7 +49,7 @@ pub struct ThreadSignals {
 /// See [`ThreadSignals::own`].
 #[derive(Clone, Copy)]
 pub struct Own {
-    /// The mask to come back to when a call that changed it for its duration was interrupted.
+    /// The mask to restore after a call that changed it for its duration was interrupted.
     pub saved_mask: Option<u64>,
     /// The alternate stack.
     pub altstack: Altstack,

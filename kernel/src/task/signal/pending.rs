@@ -11,19 +11,20 @@ use super::mask::{SYNCHRONOUS, Set};
 use crate::errno::{Errno, Result};
 use crate::task::user::User;
 
-/// The first real-time signal: from here on each is queued as often as it comes.
+/// The first real-time signal: from here on, each instance of a signal is queued.
 pub(super) const REAL_TIME: u32 = 32;
-/// The most that one queue holds.
+/// The maximum length of a queue.
 const MOST: usize = 16384;
 
 /// The charge of a pending real-time signal to its receiver's user.
 pub struct Charge(Arc<User>);
 
 impl Charge {
-    /// A signal's, of a user for whom at most `most` may wait; none if there is no room.
+    /// The charge of a signal to a user who may have at most `most` pending; `None` if there is no
+    /// room.
     pub fn new(user: Arc<User>, most: usize) -> Option<Self> {
         let charge = Charge(user);
-        // Dropped, it gives back what it took.
+        // If it is dropped on failure, it gives the count back.
         let before = charge.0.pending_signals.fetch_add(1, Relaxed);
         (before < most).then_some(charge)
     }
@@ -37,34 +38,35 @@ impl Drop for Charge {
 
 /// Whether a signal may be queued.
 pub enum Room {
-    /// No.
+    /// It may not.
     None,
-    /// Yes: there is never more than one of it.
+    /// It may: there is never more than one of it.
     Own,
-    /// Yes: it is a timer's, which goes on once it is taken, so each has never more than one.
+    /// It may: it is a timer's, which continues once the signal is taken, so each timer has at most
+    /// one.
     Timer,
-    /// Yes, on the user's account.
+    /// It may, charged to the user.
     Charged(Charge),
 }
 
 /// A pending signal with its `siginfo_t`.
 struct Queued {
     info: Info,
-    /// Whether the signal is a timer's own (Linux's SIGQUEUE_PREALLOC), which goes on once it is
-    /// taken.
+    /// Whether the signal is a timer's own (Linux's SIGQUEUE_PREALLOC); the timer continues once it
+    /// is taken.
     of_timer: bool,
-    /// Given back when the signal goes.
+    /// Released when the signal is removed.
     _charge: Option<Charge>,
 }
 
-/// Signals waiting for a thread or for a process.
+/// Pending signals of a thread or of a process.
 pub struct Pending {
     set: u64,
     queue: VecDeque<Queued>,
 }
 
 impl Pending {
-    /// None.
+    /// No signals.
     pub const fn new() -> Self {
         Pending {
             set: 0,
@@ -78,10 +80,11 @@ impl Pending {
         self.set
     }
 
-    /// Adds a signal. One that is pending already is not added again, unless each one is queued.
+    /// Adds a signal. One that is already pending is not added again, unless each instance is
+    /// queued.
     ///
     /// # Errors
-    /// EAGAIN: a timer's or a real-time signal, sent with a value, finds no room.
+    /// EAGAIN: there is no room for a timer's signal, or for a real-time signal sent with a value.
     pub fn add(&mut self, info: &Info, room: Room) -> Result<()> {
         let bit = Set::bit(info.number());
         let queued = info.number() >= REAL_TIME || matches!(room, Room::Timer);
@@ -108,9 +111,9 @@ impl Pending {
         Ok(())
     }
 
-    /// Takes the signal to deliver first of those not `blocked`: those of the thread's own faults
-    /// first, then by number. Returns whether it is a timer's own, which goes on now, and not one
-    /// that a program made up. It is written to `info`, as it is too large to be returned.
+    /// Takes the signal to deliver first of those not `blocked`: those for the thread's own faults
+    /// first, then by number. Returns whether it is a timer's own, which continues now, and not one
+    /// made up by a program. It is written to `info`, as it is too large to be returned.
     pub fn take(&mut self, blocked: u64, info: &mut Info) -> Option<bool> {
         let ready = self.set & !blocked;
         if ready == 0 {
@@ -124,14 +127,14 @@ impl Pending {
         let number = first.trailing_zeros() + 1;
         let is_it = |queued: &Queued| queued.info.number() == number;
         let Some(at) = self.queue.iter().position(is_it) else {
-            // Only the number was kept.
+            // Only its number was recorded.
             self.set &= !Set::bit(number);
             *info = Info::number_only(number);
             return Some(false);
         };
         let of_timer = self.queue[at].of_timer;
         *info = self.queue[at].info;
-        // Mostly it is the only one.
+        // Usually it is the only one.
         drop(match at {
             0 => self.queue.pop_front(),
             _ => self.queue.remove(at),
@@ -142,7 +145,7 @@ impl Pending {
         Some(of_timer)
     }
 
-    /// The signal at this place of the queue.
+    /// The signal at this index of the queue.
     pub fn at(&self, place: usize) -> Option<Info> {
         self.queue.get(place).map(|queued| queued.info)
     }
@@ -152,7 +155,7 @@ impl Pending {
         self.set |= set;
     }
 
-    /// Forgets the signals in `set`.
+    /// Discards the signals in `set`.
     pub fn discard(&mut self, set: u64) {
         if self.set & set != 0 {
             self.set &= !set;

@@ -16,10 +16,10 @@ use crate::task::pid_table::{self, Several};
 use crate::task::sched::{self, state};
 use crate::task::{Process, Thread, current};
 
-/// Lets a thread look at its signals: wakes it, or interrupts the CPU that runs it.
+/// Makes a thread handle its signals: wakes it, or interrupts its CPU.
 pub fn notify(thread: &Arc<Thread>, sleeps: u8) {
     thread.arch.work.fetch_or(SIGNAL, Relaxed);
-    // The fence of the wake-up lies before `is_running`, too.
+    // The fence of the wake-up also precedes the load of `is_running`.
     if !sched::wake_from(thread.clone(), sleeps)
         && thread.arch.is_running()
         && !core::ptr::eq(&**thread, &*current())
@@ -29,7 +29,7 @@ pub fn notify(thread: &Arc<Thread>, sleeps: u8) {
 }
 
 /// Whether the current thread may send signal `number` to `target`, or to its thread `thread`: the
-/// credentials of its process's other threads do not matter.
+/// credentials of the process's other threads do not matter.
 pub fn may_send(target: &Process, thread: Option<&Thread>, number: u32) -> bool {
     if core::ptr::eq(target, &**current().process()) {
         return true;
@@ -52,7 +52,7 @@ fn action_of(process: &Process, number: u32) -> usize {
     actions.with_actions(|actions| actions.get(number).handler)
 }
 
-/// Process 1 gets only signals with handlers: nobody can end it.
+/// Process 1 gets only signals with handlers, so that it cannot be killed.
 fn is_kept_from_init(process: &Process, thread: Option<&Arc<Thread>>, number: u32) -> bool {
     process.pid() == 1
         && action_of(process, number) == SIG_DFL
@@ -72,7 +72,7 @@ fn is_ignored(process: &Process, thread: Option<&Arc<Thread>>, number: u32) -> b
     ignored && !kept() && !is_traced(process, thread)
 }
 
-/// Whether a signal would come to nothing.
+/// Whether a signal would have no effect.
 pub fn is_discarded(process: &Process, thread: Option<&Arc<Thread>>, number: u32) -> bool {
     is_kept_from_init(process, thread, number) || is_ignored(process, thread, number)
 }
@@ -85,7 +85,8 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: &Info) -
     post(process, thread, info, Sender::Other)
 }
 
-/// Sends the signal of a POSIX timer. Its code does not identify it: programs may send that too.
+/// Sends the signal of a POSIX timer. Its code does not identify it, since programs may send that
+/// code too.
 ///
 /// # Errors
 /// EAGAIN: no room to queue it.
@@ -93,7 +94,7 @@ pub fn send_timer(process: &Process, thread: Option<&Arc<Thread>>, info: &Info) 
     post(process, thread, info, Sender::PosixTimer)
 }
 
-/// Sends the signal of a POSIX timer of a process's CPU time: see [`Turn`].
+/// Sends the signal of a POSIX timer for the CPU time of a process: see [`Turn`].
 ///
 /// # Errors
 /// EAGAIN: no room to queue it.
@@ -115,13 +116,13 @@ pub fn send_cpu_timer(process: &Process, info: &Info, turn: &Turn) -> Result<()>
 }
 
 /// The thread of its process that got the last signal of a CPU-time timer. The next signal goes to
-/// the next thread that a CPU runs: so each thread gets signals as it uses CPU time, as on Linux,
-/// where the tick of each CPU sends them.
+/// the next thread that is running, so that each thread gets signals as it uses CPU time, as on
+/// Linux, where the tick of each CPU sends them.
 #[derive(Default)]
 pub struct Turn(AtomicUsize);
 
 impl Turn {
-    /// The next thread in turn that a CPU runs and that takes the signal.
+    /// The next running thread in turn that accepts the signal.
     fn next(&self, process: &Process, bit: u64) -> Option<Arc<Thread>> {
         let threads = process.threads();
         let first = self.0.load(Relaxed) + 1;
@@ -207,14 +208,14 @@ fn post(
     Ok(())
 }
 
-/// The current thread, if it is one of the process and takes the signal.
+/// The current thread, if it belongs to the process and accepts the signal.
 fn own_thread(process: &Process, bit: u64) -> Option<Arc<Thread>> {
     let own = current();
     let takes = core::ptr::eq(&**own.process(), process) && own.blocked() & bit == 0;
     takes.then(crate::arch::current_arc)
 }
 
-/// Whether a signal that is pending now ends the process, taken by a thread that is neither traced
+/// Whether a signal that is now pending ends the process, taken by a thread that is neither traced
 /// nor stopped: then it also ends waits that only a fatal signal interrupts (Linux's
 /// `complete_signal`).
 fn ends_at_once(process: &Process, thread: Option<&Arc<Thread>>, number: u32) -> bool {
@@ -235,8 +236,8 @@ fn ends_at_once(process: &Process, thread: Option<&Arc<Thread>>, number: u32) ->
         && !is_traced(process, thread)
 }
 
-/// The room that a signal to `process` may take while it waits: RLIMIT_SIGPENDING limits the queued
-/// signals of all processes of its user.
+/// The room for a pending signal of `process`: RLIMIT_SIGPENDING limits the queued signals of all
+/// processes of its user.
 fn room(process: &Process, number: u32) -> Room {
     if number < pending::REAL_TIME {
         return Room::Own;
@@ -246,8 +247,7 @@ fn room(process: &Process, number: u32) -> Room {
 }
 
 impl Process {
-    /// Signals that a new process, which nobody else knows yet, is to take before its program
-    /// begins.
+    /// Gives a new process, which is not visible yet, signals to handle before its program begins.
     pub(in crate::task) fn begin_with(&self, set: u64) {
         if set & Set::bit(SIGKILL) != 0 {
             self.set_exit_status(SIGKILL);
@@ -262,7 +262,7 @@ impl Process {
     }
 }
 
-/// Finds a thread for each signal of `set` that waits for the process.
+/// Finds a thread for each pending signal of the process in `set`.
 pub(super) fn retarget_shared(process: &Process, set: u64) {
     let waiting = process.signals.pending.lock().set() & set;
     if waiting == 0 {
@@ -294,7 +294,8 @@ pub fn send(process: &Process, number: u32) -> Result<()> {
     send_info(process, None, &Info::kernel(number))
 }
 
-/// Sends signal `number` from the kernel to every process of group `group`. Others run meanwhile.
+/// Sends signal `number` from the kernel to every process of group `group`. Other threads may run
+/// meanwhile.
 ///
 /// # Errors
 /// ESRCH: no such group.
@@ -302,11 +303,11 @@ pub fn send_group(group: i32, number: u32) -> Result<()> {
     send_group_where(group, number, |_| true, sched::cond_resched)
 }
 
-/// Sends a signal to the members of a group that are `wanted`; calls `pause` after each, of which
-/// there may be thousands.
+/// Sends a signal to the `wanted` members of a group; calls `pause` after each, of which there may
+/// be thousands.
 ///
 /// # Errors
-/// ESRCH: there is none.
+/// ESRCH: there are none.
 pub fn send_group_where(
     group: i32,
     number: u32,
@@ -333,15 +334,15 @@ pub fn raise(number: u32) {
     );
 }
 
-/// Tells the current thread if accesses of its program had other tags than memory: as on Linux, it
-/// may hold that back or ignore it.
+/// Sends the current thread a signal if its program's accesses had other tags than the memory: as
+/// on Linux, it may be blocked or ignored.
 #[cold]
 #[inline(never)]
 pub fn report_tag_fault() {
     if !arch::take_tag_fault(&current().arch.work) {
         return;
     }
-    // One signal always has room as a bit.
+    // A single signal always has room as a bit.
     _ = send_info(
         current().process(),
         Some(&crate::arch::current_arc()),
@@ -349,9 +350,9 @@ pub fn report_tag_fault() {
     );
 }
 
-/// Makes the current thread take a signal for its own fault: it cannot hold it back or ignore it.
-/// SIGKILL ends its process. A thread that is to die takes none: its process may go on without it,
-/// by an exec or until a core file is written.
+/// Makes the current thread take a signal for its own fault, which cannot be blocked or ignored.
+/// SIGKILL ends its process. A thread that has to die takes no signal: its process may continue
+/// without it, through an exec or until a core file is written.
 #[cold]
 #[inline(never)]
 pub fn force(number: u32, code: u32, address: usize) {
@@ -365,7 +366,7 @@ pub fn force(number: u32, code: u32, address: usize) {
     force_info(Info::fault(number, code, address));
 }
 
-/// As [`force`], with the whole `siginfo_t`.
+/// Like [`force`], with a complete `siginfo_t`.
 pub fn force_info(info: Info) {
     let number = info.number();
     let (thread, bit) = (current(), Set::bit(number));
@@ -375,13 +376,13 @@ pub fn force_info(info: Info) {
             thread.signals.blocked.fetch_and(!bit, Relaxed);
         }
     });
-    // One signal always has room as a bit.
+    // A single signal always has room as a bit.
     _ = thread.signals.pending.lock().add(&info, Room::Own);
     thread.arch.work.fetch_or(SIGNAL, Relaxed);
 }
 
 /// Makes the current thread take SIGSEGV because the kernel could not deliver the signal `number`
-/// (0 for none). The program may catch it, unless that is the signal (Linux's `force_sigsegv`).
+/// (0 for none). The program may catch it, unless `number` is SIGSEGV (Linux's `force_sigsegv`).
 #[cold]
 pub fn force_sigsegv(number: u32) {
     if number == SIGSEGV {
@@ -391,7 +392,7 @@ pub fn force_sigsegv(number: u32) {
     }
 }
 
-/// Ends the current process by a signal for its own fault, whose action is reset.
+/// Ends the current process by a signal for its own fault, after resetting its action.
 fn force_fatal(number: u32) {
     let thread = current();
     if thread.must_die() {

@@ -8,28 +8,28 @@ use super::{Info, LAST, notify, send_info};
 use crate::task::sched::{self, state};
 use crate::task::{Process, current, exit, pid_table};
 
-/// Whether a process is stopped, and the report that its parent has not got yet.
+/// Whether a process is stopped, and the report that its parent has not received yet.
 pub struct Stop {
     /// The signal that stopped the process, 0 if none.
     signal: AtomicU32,
-    /// How often it was stopped.
+    /// The number of stops.
     count: AtomicU32,
-    /// Whether the process went on, and none of its threads has notified the parent yet.
+    /// Whether the process has continued, and none of its threads has notified the parent yet.
     resumed: AtomicBool,
-    /// A state that wait(2) has not reported: the stopping signal, with UNNOTIFIED until
-    /// the parent's signal is pending, or CONTINUED.
+    /// A state that wait(2) has not reported: the stopping signal, with UNNOTIFIED until the
+    /// parent's signal is pending, or CONTINUED.
     unreported: AtomicU32,
 }
 
 const CONTINUED: u32 = LAST + 1;
 const UNNOTIFIED: u32 = 1 << 31;
 
-/// The report of wait(2) of a living child.
+/// A report of wait(2) about a living child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Report {
     /// Stopped by a signal.
     Stopped(u32),
-    /// Went on.
+    /// Continued.
     Continued,
 }
 
@@ -44,23 +44,23 @@ impl Stop {
         }
     }
 
-    /// Whether the process is to stop, or has.
+    /// Whether the process has to stop, or has stopped.
     #[inline]
     pub fn is_stopped(&self) -> bool {
         self.signal.load(Acquire) != 0
     }
 
-    /// The signal that stopped the process, 0 if none, and how often it was stopped.
+    /// The signal that stopped the process, 0 if none, and the number of stops.
     pub fn signal(&self) -> (u32, u32) {
         (self.signal.load(Acquire), self.count.load(Relaxed))
     }
 
-    /// Whether the process stopped, and its parent's signal is still to come.
+    /// Whether the process has stopped, and its parent's signal has not been sent yet.
     pub fn is_unnotified(&self) -> bool {
         self.unreported.load(Acquire) & UNNOTIFIED != 0
     }
 
-    /// The pending report, if its kind was asked for; `take` marks it as reported.
+    /// The pending report, if its kind was requested; `take` marks it as reported.
     pub fn report(&self, stopped: bool, continued: bool, take: bool) -> Option<Report> {
         let value = self.unreported.load(Acquire);
         let report = match value {
@@ -76,7 +76,7 @@ impl Stop {
 }
 
 impl Process {
-    /// Stops the process by `signal`; the current thread is one of its own.
+    /// Stops the process by `signal`; the current thread belongs to it.
     pub(super) fn stop(&self, signal: u32) {
         if self
             .signals
@@ -97,7 +97,7 @@ impl Process {
         }
     }
 
-    /// Lets the process go on, if it is stopped.
+    /// Continues the process if it is stopped.
     pub(super) fn resume(&self) {
         if self.signals.stop.signal.swap(0, AcqRel) != 0 {
             self.signals.stop.unreported.store(CONTINUED, Release);

@@ -11,29 +11,28 @@ use core::sync::atomic::Ordering::*;
 use linux_raw_sys::general::RLIMIT_NPROC;
 
 impl Thread {
-    /// Calls `f` with the identities that the thread acts as.
+    /// Calls `f` with the credentials of the thread.
     #[inline]
     pub fn with_credentials<T>(&self, f: impl FnOnce(&Credentials) -> T) -> T {
         f(&self.credentials.lock())
     }
 
-    /// The identities that the thread acts as.
+    /// The credentials of the thread.
     pub fn credentials(&self) -> Arc<Credentials> {
         self.credentials.lock().clone()
     }
 
-    /// Changes the identities that the current thread, which this is, acts as; not at all when `f`
-    /// fails.
+    /// Changes the credentials of this thread, which is the current one; not at all if `f` fails.
     ///
     /// # Errors
-    /// ENOMEM, and what `f` fails with.
+    /// ENOMEM, and the errors of `f`.
     pub fn change_credentials(&self, f: impl FnOnce(&mut Credentials) -> Result<()>) -> Result<()> {
         let old = self.credentials();
         let mut new = Credentials::clone(&old);
         f(&mut new)?;
         if new.uid != old.uid {
             new.user = user::of(new.uid)?;
-            // Nobody counts root's.
+            // Root's processes are not limited.
             let exceeds = new.uid != 0 && self.exceeds_limit(&new);
             self.over_limit.store(exceeds, Relaxed);
         }
@@ -43,7 +42,7 @@ impl Thread {
         }
         let new = try_arc(new)?;
         if new.is_guarded_from(&old) {
-            // Before the identity, for readers that look at both (access.rs).
+            // Set before the credentials, for readers that check both (ptrace_access.rs).
             let dumpable = SUID_DUMPABLE.load(Relaxed);
             with_space(|space| space.set_dumpable(dumpable));
             self.set_death_signal(0);
@@ -52,7 +51,7 @@ impl Thread {
         Ok(())
     }
 
-    /// Creates files as root from now on, with no further privileges: for a core file.
+    /// Creates files as root from now on, with no further privileges, for a core file.
     ///
     /// # Errors
     /// ENOMEM.

@@ -6,21 +6,21 @@ use crate::mm::heap::try_arc;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
-/// The context of input and output: a priority (ioprio_set(2)).
+/// An I/O context: a priority (ioprio_set(2)).
 pub struct IoContext(AtomicU32);
 
 impl Thread {
-    /// The context that threads cloned with CLONE_IO share.
+    /// The context, which threads cloned with CLONE_IO share.
     pub fn io_context(&self) -> Option<&Arc<IoContext>> {
         self.io.get()
     }
 
-    /// Priority of input and output (ioprio_set(2)), which nothing uses; 0 for none.
+    /// The I/O priority (ioprio_set(2)), which has no effect; 0 for none.
     pub fn io_priority(&self) -> u32 {
         self.io_context().map_or(0, |io| io.0.load(Relaxed))
     }
 
-    /// Sets the priority of input and output, of all threads that share the context.
+    /// Sets the I/O priority of all threads that share the context.
     pub fn set_io_priority(&self, priority: u32) -> Result<()> {
         let fresh = match self.io_context() {
             Some(_) => None,
@@ -35,8 +35,8 @@ impl Thread {
         Ok(())
     }
 
-    /// Takes over the context of its parent: that context itself (CLONE_IO), or a new one with the
-    /// same priority.
+    /// Inherits the context of its parent: the same one (CLONE_IO), or a new one with the same
+    /// priority.
     pub fn copy_io(&self, parent: &Thread, shares: bool) -> Result<()> {
         match parent.io_context() {
             Some(io) if shares => {

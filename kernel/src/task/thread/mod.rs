@@ -34,21 +34,21 @@ use crate::sync::Mutex;
 use crate::sync::Once;
 use linux_raw_sys::general::{RLIMIT_NOFILE, SCHED_RESET_ON_FORK};
 
-/// Writes seconds and nanoseconds into a program's memory, as it lays them out.
+/// Writes seconds and nanoseconds to a program's memory, in the layout of its ABI.
 pub type PutTime = fn(usize, [i64; 2]) -> Result<()>;
 
 /// The arguments of an interrupted call that restart_syscall(2) continues.
 #[derive(Clone, Copy)]
 pub enum Restart {
-    /// Nothing: EINTR.
+    /// None: the call ends with EINTR.
     None,
-    /// A sleep until a time of a clock, in ticks; where to write the rest of the time, and how.
+    /// A sleep until a time of a clock, in ticks; where and how to write the remaining time.
     Sleep {
         deadline: u64,
         remaining: usize,
         put_time: PutTime,
     },
-    /// futex(2)'s wait.
+    /// A wait of futex(2).
     Futex {
         address: usize,
         value: u32,
@@ -60,9 +60,9 @@ pub enum Restart {
 
 /// The part of a thread's state that only the thread itself accesses.
 pub struct Own {
-    /// How an interrupted call goes on.
+    /// How an interrupted call is restarted.
     pub restart: Restart,
-    /// Where to write 0 and wake a futex when the thread ends; 0 for nowhere.
+    /// The address at which to write 0 and wake a futex when the thread ends; 0 for none.
     pub clear_tid: usize,
 }
 
@@ -72,25 +72,26 @@ pub mod inherited {
     pub const NO_NEW_PRIVILEGES: u8 = 1;
     /// PR_TAGGED_ADDR_ENABLE.
     pub const TAGGED_ADDRESSES: u8 = 2;
-    /// Its loads do not bypass stores speculatively (PR_SPEC_DISABLE).
+    /// Loads do not bypass stores speculatively (PR_SPEC_DISABLE).
     pub const NO_STORE_BYPASS: u8 = 4;
-    /// It cannot take that back (PR_SPEC_FORCE_DISABLE).
+    /// The thread cannot revert that (PR_SPEC_FORCE_DISABLE).
     pub const STORE_BYPASS_LOCKED: u8 = 8;
-    /// An exec takes that back (PR_SPEC_DISABLE_NOEXEC).
+    /// Exec reverts that (PR_SPEC_DISABLE_NOEXEC).
     pub const STORE_BYPASS_AT_EXEC: u8 = 16;
-    /// PR_SET_IO_FLUSHER, which has no effect: nothing is ever written back.
+    /// PR_SET_IO_FLUSHER, which has no effect.
     pub const FLUSHER: u8 = 32;
-    /// PR_MCE_KILL, by how much its two bits are shifted: no memory ever fails.
+    /// The shift of the two bits of PR_MCE_KILL, which have no effect, since no memory failure is
+    /// ever reported.
     pub const MEMORY_FAILURE_SHIFT: u32 = 6;
 }
 
-/// abi.tagged_addr_disabled: nobody may ask for [`inherited::TAGGED_ADDRESSES`] any more.
+/// abi.tagged_addr_disabled: no thread can enable [`inherited::TAGGED_ADDRESSES`] any more.
 pub static TAGS_DISABLED: AtomicUsize = AtomicUsize::new(0);
 
 /// A thread.
 #[repr(C)]
 pub struct Thread {
-    /// The hardware's part. First, as the entry paths know.
+    /// The hardware's part. It is the first field, as the entry paths assume.
     pub arch: ThreadState,
     /// The scheduler's part.
     pub sched: Entity,
@@ -104,7 +105,7 @@ pub struct Thread {
     pub ptrace: ptrace::State,
     /// The filter of its system calls.
     pub seccomp: seccomp::State,
-    /// Its keyring, if it was asked for.
+    /// Its keyring, if it was created.
     pub keyring: Mutex<Option<Arc<Key>>>,
     /// Files that it received or sent, and has released.
     pub discarded: Mutex<Discarded>,
@@ -115,14 +116,14 @@ pub struct Thread {
     credentials: Mutex<Arc<Credentials>>,
     /// Bits of [`inherited`].
     inherited: AtomicU8,
-    /// The last system call that was short of memory failed for it.
+    /// Whether its last system call that ran out of memory failed for that reason.
     pub(super) starved: AtomicBool,
-    /// The thread waits for memory, in a call or not.
+    /// Whether the thread waits for memory, in a call or not.
     pub(super) starves: AtomicBool,
-    /// The thread changed to a user with too many processes already (PF_NPROC_EXCEEDED).
+    /// Whether the thread changed to a user with too many processes already (PF_NPROC_EXCEEDED).
     over_limit: AtomicBool,
     name: Mutex<[u8; 16]>,
-    /// Whether the thread is to end though its process goes on.
+    /// Whether the thread must end though its process continues.
     killed: AtomicBool,
     /// Nice value.
     nice: AtomicI32,
@@ -130,9 +131,9 @@ pub struct Thread {
     policy: [AtomicU32; 2],
     /// Signal for the thread when its parent ends (PR_SET_PDEATHSIG).
     death_signal: AtomicU32,
-    /// The clock's slack in ns (PR_SET_TIMERSLACK).
+    /// The timer slack in ns (PR_SET_TIMERSLACK).
     slack: AtomicUsize,
-    /// The slack that its maker had.
+    /// The slack that its creator had.
     default_slack: usize,
     /// See [`personality`](super::personality).
     personality: AtomicU32,
@@ -140,7 +141,7 @@ pub struct Thread {
     robust_list: AtomicUsize,
     /// The owner of the lock that it waits for; changed with its place among the waiters.
     awaited: Mutex<Option<futex::Awaited>>,
-    /// Its context of input and output, once it has one.
+    /// Its I/O context, once it has one.
     io: Once<Arc<IoContext>>,
     /// Its CPU time as last reported.
     prev_cputime: PrevCputime,
@@ -150,15 +151,16 @@ pub struct Thread {
     pub transfers: Transfers,
     /// Page faults that were resolved.
     faults: AtomicU64,
-    /// Counted by `sched::admit`.
+    /// Whether it is counted by `sched::admit`.
     counted: AtomicBool,
-    /// Counted for its user by itself: the first thread of a process is counted with that.
+    /// Whether it is counted for its user on its own: the first thread of a process is counted with
+    /// the process.
     further: AtomicBool,
 }
 
 /// The parts of a new thread.
 pub struct Parts<A: FnOnce() -> ThreadState> {
-    /// Makes the hardware's part.
+    /// Creates the hardware's part.
     pub arch: A,
     /// Its number.
     pub tid: i32,
@@ -170,7 +172,7 @@ pub struct Parts<A: FnOnce() -> ThreadState> {
     pub credentials: Arc<Credentials>,
     /// Bits of [`inherited`].
     pub inherited: u8,
-    /// Signals that it holds back.
+    /// Signals that it blocks.
     pub blocked: u64,
     /// Its alternate stack for signals.
     pub altstack: Altstack,
@@ -182,19 +184,19 @@ pub struct Parts<A: FnOnce() -> ThreadState> {
     pub nice: i32,
     /// Whether `sched::admit` counted it.
     pub counted: bool,
-    /// The clock's slack in ns.
+    /// The timer slack in ns.
     pub slack: usize,
     /// The value of personality(2).
     pub personality: u32,
-    /// Where to write 0 and wake a futex when it ends; 0 for nowhere.
+    /// The address at which to write 0 and wake a futex when it ends; 0 for none.
     pub clear_tid: usize,
 }
 
-/// The clock's slack of the first threads, in ns.
+/// The timer slack of the first threads, in ns.
 pub const FIRST_SLACK: usize = 50_000;
 
 impl Thread {
-    /// A thread that does not run yet. Inlined, so that it is made where it stays.
+    /// A thread that does not run yet. Inlined, so that it is built in place.
     #[inline(always)]
     pub fn new(parts: Parts<impl FnOnce() -> ThreadState>) -> Self {
         let mode = Mode::of(&parts.process);
@@ -247,14 +249,14 @@ impl Thread {
         self.tid.load(Relaxed)
     }
 
-    /// Exec by another thread than the first gives it the number of the process, with which it is
-    /// counted from now on.
+    /// An exec by another thread than the first gives it the number of the process, with which it
+    /// is counted from now on.
     pub(super) fn take_over(&self, pid: i32) {
         self.tid.store(pid, Relaxed);
         self.uncount();
     }
 
-    /// Gives its place among its user's threads back, if it has one of its own.
+    /// Releases its count among its user's threads, if it has one of its own.
     pub(super) fn uncount(&self) {
         if self.further.load(Relaxed) {
             self.further.store(false, Relaxed);
@@ -262,7 +264,7 @@ impl Thread {
         }
     }
 
-    /// Whether `sched::admit` counted it; from now on the caller is, in its place.
+    /// Whether `sched::admit` counted it; the caller takes the count over.
     pub(super) fn hand_count_over(&self) -> bool {
         let counted = self.counted.load(Relaxed);
         self.counted.store(false, Relaxed);
@@ -314,7 +316,7 @@ impl Thread {
         self.inherited() & inherited::TAGGED_ADDRESSES != 0
     }
 
-    /// Sets that.
+    /// Sets whether they do.
     pub fn set_tags_addresses(&self, on: bool) {
         if on {
             self.inherited
@@ -345,7 +347,7 @@ impl Thread {
         *self.name.lock()
     }
 
-    /// The name, unless it is being set.
+    /// The name, unless it is just being set.
     pub fn try_name(&self) -> Option<[u8; 16]> {
         self.name.try_lock().map(|name| *name)
     }
@@ -355,7 +357,7 @@ impl Thread {
         *self.name.lock() = short_name(name);
     }
 
-    /// Whether the thread ends before its program goes on.
+    /// Whether the thread must end before its program continues.
     #[inline]
     pub fn must_die(&self) -> bool {
         self.process.is_exiting() || self.killed.load(Relaxed)
@@ -365,7 +367,7 @@ impl Thread {
         self.killed.store(true, Relaxed);
     }
 
-    /// Whether something ends a sleep of `kind` (a bit of `sched::state`).
+    /// Whether something interrupts a sleep of `kind` (a bit of `sched::state`).
     #[inline]
     pub(super) fn is_interrupted(&self, kind: u8) -> bool {
         match kind {
@@ -385,12 +387,12 @@ impl Thread {
         self.sched.runtime() + since
     }
 
-    /// How many page faults it had that were resolved.
+    /// The number of its resolved page faults.
     pub fn faults(&self) -> u64 {
         self.faults.load(Relaxed)
     }
 
-    /// A page fault of the current thread, which this is, was resolved.
+    /// Counts a resolved page fault of this thread, which is the current one.
     #[inline(always)]
     pub fn count_fault(&self) {
         self.faults.store(self.faults() + 1, Relaxed);
@@ -418,7 +420,7 @@ impl Thread {
         (policy & !SCHED_RESET_ON_FORK, priority)
     }
 
-    /// All of how it is scheduled.
+    /// All its scheduling attributes.
     pub fn scheduling(&self) -> Scheduling {
         let (policy, priority) = self.policy();
         Scheduling {
@@ -428,12 +430,12 @@ impl Thread {
         }
     }
 
-    /// SCHED_RESET_ON_FORK where children get the ordinary policy, else 0.
+    /// SCHED_RESET_ON_FORK if children get the ordinary policy, else 0.
     pub fn reset_on_fork(&self) -> u32 {
         self.policy[0].load(Relaxed) & SCHED_RESET_ON_FORK
     }
 
-    /// Sets the scheduling policy, with SCHED_RESET_ON_FORK where children do not get it.
+    /// Sets the scheduling policy, with SCHED_RESET_ON_FORK if children do not inherit it.
     pub fn set_policy(&self, policy: u32, priority: u32) {
         self.policy[0].store(policy, Relaxed);
         self.policy[1].store(priority, Relaxed);
@@ -453,12 +455,12 @@ impl Thread {
         self.awaited.lock().clone()
     }
 
-    /// Notes the lock that the thread waits for, or none any more.
+    /// Sets the lock that the thread waits for, if any.
     pub(super) fn waits_for(&self, awaited: Option<futex::Awaited>) {
         *self.awaited.lock() = awaited;
     }
 
-    /// Sets the signal for when the parent ends.
+    /// Sets the signal that it gets when its parent ends.
     pub fn set_death_signal(&self, number: u32) {
         self.death_signal.store(number, Relaxed);
     }
@@ -493,18 +495,17 @@ impl Thread {
         self.personality.store(value, Relaxed);
     }
 
-    /// The clock's slack in ns: by how much its sleeps may take longer.
+    /// The timer slack in ns: how much longer its sleeps may take.
     pub fn timer_slack(&self) -> usize {
         self.slack.load(Relaxed)
     }
 
-    /// The clock's slack in ticks.
+    /// The timer slack in ticks.
     pub fn slack_ticks(&self) -> u64 {
         time::ns_to_ticks(self.timer_slack() as u64)
     }
 
-    /// Sets the clock's slack in ns; 0 for the initial one. Threads of the real-time policies have
-    /// none.
+    /// Sets the timer slack in ns; 0 for the initial one. Real-time threads have none.
     pub fn set_timer_slack(&self, ns: usize) {
         let ns = match ns {
             _ if self.policy().1 != 0 => 0,

@@ -21,12 +21,12 @@ pub struct Resources {
     pub files: Option<FdShare>,
     /// Root, directory, umask.
     pub fs: Option<FsShare>,
-    /// Changes of semaphores that the end of the last user undoes.
+    /// Semaphore adjustments, which are applied when the last user ends.
     pub undo_list: Option<Arc<UndoList>>,
 }
 
 impl Thread {
-    /// The address space; none for the kernel's own threads and ended ones.
+    /// The address space; `None` for kernel threads and ended ones.
     #[inline]
     pub fn space(&self) -> Option<Arc<AddressSpace>> {
         let resources = self.resources.lock();
@@ -92,7 +92,7 @@ impl Thread {
         resources.fs.as_ref().map(|share| share.context().clone())
     }
 
-    /// Whether the thread has just this root, directory and umask.
+    /// Whether the thread has exactly this root, directory and umask.
     pub fn has_fs(&self, context: &Arc<FsContext>) -> bool {
         let resources = self.resources.lock();
         let share = resources.fs.as_ref();
@@ -102,13 +102,13 @@ impl Thread {
     /// A share of root, directory and umask for another thread (CLONE_FS).
     ///
     /// # Errors
-    /// EAGAIN: a thread that has them begins a program.
+    /// EAGAIN: a thread that shares them is in exec.
     pub(in crate::task) fn share_fs(&self) -> Result<Option<FsShare>> {
         let resources = self.resources.lock();
         resources.fs.as_ref().map(FsShare::share).transpose()
     }
 
-    /// Gives descriptors of its own to the current thread, if it shares them.
+    /// Gives the current thread descriptors of its own, if it shares them.
     pub fn unshare_files(&self) -> Result<()> {
         let shared = |files: &FdShare| files.is_shared();
         if self.resources.lock().files.as_ref().is_some_and(shared) {
@@ -119,7 +119,7 @@ impl Thread {
         Ok(())
     }
 
-    /// Gives a root, directory and umask of its own to the current thread, if it shares them.
+    /// Gives the current thread a root, directory and umask of its own, if it shares them.
     pub fn unshare_fs(&self) -> Result<()> {
         let fs = self.fs();
         if fs.is_shared() {
@@ -130,7 +130,7 @@ impl Thread {
         Ok(())
     }
 
-    /// The changes of semaphores that are undone when the current thread, and the threads that
+    /// The semaphore adjustments that are applied when the current thread, and the threads that
     /// share the list, have ended.
     ///
     /// # Errors
@@ -144,14 +144,14 @@ impl Thread {
         Ok(list)
     }
 
-    /// The address by which kcmp(2) compares that list; 0 for none. The caller gets no reference.
+    /// The address of that list for kcmp(2); 0 for none. The caller gets no reference.
     pub fn undo_address(&self) -> usize {
         let resources = self.resources.lock();
         let list = resources.undo_list.as_ref();
         list.map_or(0, |list| Arc::as_ptr(list).addr())
     }
 
-    /// Undoes now the changes of semaphores that the end of the current thread would undo.
+    /// Applies now the semaphore adjustments of the end of the current thread.
     pub fn unshare_semaphores(&self) {
         let list = self.resources.lock().undo_list.take();
         if let Some(list) = list {
@@ -159,8 +159,8 @@ impl Thread {
         }
     }
 
-    /// Gives the current thread another address space; returns the old one, which is not active any
-    /// more.
+    /// Gives the current thread another address space; returns the old one, which is no longer
+    /// active.
     pub(in crate::task) fn replace_space(&self, space: Option<SpaceUser>) -> Option<SpaceUser> {
         self.sched.set_space(address_of(&space));
         let old = core::mem::replace(&mut self.resources.lock().space, space);
@@ -168,7 +168,7 @@ impl Thread {
         old
     }
 
-    /// Lets go of semaphores, the descriptors, the root and the directory.
+    /// Drops semaphore adjustments, descriptors, root and directory.
     pub(in crate::task) fn drop_files(&self) {
         let mut resources = self.resources.lock();
         let undo_list = resources.undo_list.take();
@@ -185,7 +185,7 @@ impl Thread {
     }
 }
 
-/// The address by which the scheduler knows a space; 0 for none.
+/// The address by which the scheduler identifies a space; 0 for none.
 pub(super) fn address_of(space: &Option<SpaceUser>) -> usize {
     space.as_ref().map_or(0, |space| Arc::as_ptr(space).addr())
 }
