@@ -51,7 +51,7 @@ pub struct Timex {
 const _: () = assert!(size_of::<Timex>() == 208);
 
 bitflags::bitflags! {
-    /// ADJ_*: which fields are to be taken.
+    /// ADJ_*: the fields to set.
     struct Modes: u32 {
         const OFFSET = 0x1;
         const FREQUENCY = 0x2;
@@ -62,23 +62,23 @@ bitflags::bitflags! {
         const TAI = 0x80;
         const SET_OFFSET = 0x100;
         const MICRO = 0x1000;
-        /// With `SINGLE`, ask and change nothing.
+        /// With `SINGLE`, only reads.
         const NANO = 0x2000;
         const TICK = 0x4000;
-        /// adjtime(3): one offset, to be made up for in time.
+        /// adjtime(3): a single offset, which is corrected gradually.
         const SINGLE = 0x8000;
     }
 }
 
-/// The largest frequency there is (65536 for a millionth), and the largest that is taken for it.
+/// The largest frequency (65536 per millionth), and the value to which larger ones are reduced.
 const TOLERANCE: i64 = 500 << 16;
 const MOST_FREQUENCY: i64 = i64::MAX / (1000 << 16);
 /// The largest TAI offset, in s.
 const MOST_TAI: i64 = 100_000;
-/// The limits of a tick, in us, where there are USER_HZ a second.
+/// The limits of a tick, in us, with USER_HZ ticks per second.
 const TICKS: core::ops::RangeInclusive<i64> = 9_000..=11_000;
 
-/// EPERM or EINVAL where `asked` may not be done.
+/// EPERM or EINVAL if `asked` is not allowed.
 fn check(asked: &Timex, modes: &Modes) -> Result<()> {
     if modes.contains(Modes::SINGLE) {
         if !modes.contains(Modes::OFFSET) {
@@ -106,7 +106,7 @@ fn check(asked: &Timex, modes: &Modes) -> Result<()> {
     Ok(())
 }
 
-/// By how many ns the time of day is to be set forward.
+/// The ns by which the time of day is to be set forward.
 fn step(asked: &Timex, modes: &Modes) -> Result<i64> {
     let [seconds, part] = asked.time;
     let unit = if modes.contains(Modes::NANO) { 1 } else { 1000 };
@@ -208,7 +208,7 @@ pub fn clock_adjtime(clock: u32, buffer: usize) -> Result<usize> {
     adjtimex(buffer)
 }
 
-/// EOPNOTSUPP or EINVAL unless a clock can be adjusted.
+/// EOPNOTSUPP or EINVAL unless the clock can be adjusted.
 pub fn check_adjustable(clock: u32) -> Result<()> {
     match clock {
         CLOCK_REALTIME => Ok(()),

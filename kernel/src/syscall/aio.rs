@@ -27,10 +27,10 @@ const FSYNC: u16 = 2;
 const FDSYNC: u16 = 3;
 const PREADV: u16 = 7;
 const PWRITEV: u16 = 8;
-/// The result goes to an eventfd too; a priority is given.
+/// Flags: the result also goes to an eventfd; a priority is given.
 const FLAG_EVENTFD: u32 = 1;
 const FLAG_PRIORITY: u32 = 2;
-/// More requests than any context could be made for.
+/// More requests than any context has room for.
 const MOST: usize = 0x1000_0000 / size_of::<Event>();
 /// The offset of the key that io_cancel checks in a request, and its value (`KIOCB_KEY`).
 const AT_KEY: usize = 8;
@@ -72,7 +72,8 @@ pub fn io_setup<L: Layout>(count: u32, to: usize) -> Result<usize> {
     }
     let (space, len) = (space()?, aio::ring_len(asked));
     if space.locks_new() != Flags::empty() {
-        // The ring counts as if it were locked, and is not: it does not grow (Linux's VM_SPECIAL).
+        // The ring counts as locked memory, but is not locked: it does not grow (Linux's
+        // VM_SPECIAL).
         space
             .check_new_lock(len, false, mlock::limit())
             .map_err(|_| Errno::ENOMEM)?;
@@ -114,7 +115,7 @@ pub fn io_submit<L: Layout>(context: usize, count: isize, requests: usize) -> Re
     Ok(done)
 }
 
-/// Does one request. Fails if the request is invalid; otherwise its event reports the result.
+/// Executes one request. Fails if the request is invalid; otherwise its event reports the result.
 fn submit<L: Layout>(context: &Context, address: usize) -> Result<()> {
     let request = UserPtr::<Request>::new(address).read()?;
     if request.reserved != 0 || isize::try_from(request.len).is_err() {
@@ -162,7 +163,7 @@ fn submit<L: Layout>(context: &Context, address: usize) -> Result<()> {
         _ => return Err(Errno::EINVAL),
     };
     let result = match result {
-        // Nobody can begin it anew.
+        // The call cannot be restarted.
         Err(Errno::ERESTARTSYS | Errno::ERESTARTNOHAND) => Err(Errno::EINTR),
         result => result,
     };
@@ -177,7 +178,7 @@ fn submit<L: Layout>(context: &Context, address: usize) -> Result<()> {
 }
 
 impl Request {
-    /// Where the bytes are; `many` is the operation that has several pieces.
+    /// The memory of the transfer; `many` is the operation with several pieces.
     fn pieces<L: Layout>(&self, many: u16) -> Result<Vec<IoVec>> {
         check_rwf(self.rw_flags)?;
         if self.operation == many {
@@ -198,7 +199,7 @@ impl Request {
     }
 }
 
-/// io_cancel(2): a submitted request is done already.
+/// io_cancel(2): a submitted request is already complete.
 pub fn io_cancel(context: usize, request: usize, _result: usize) -> Result<usize> {
     if UserPtr::<u32>::new(request.wrapping_add(AT_KEY)).read()? != KEY {
         return Err(Errno::EINVAL);
@@ -235,7 +236,7 @@ pub fn io_pgetevents<L: Layout>(
     })
 }
 
-/// The time limit, which need not be a proper one.
+/// The deadline of a timeout, which need not be valid.
 fn deadline<L: Layout>(timeout: usize) -> Result<Deadline> {
     let span = given(timeout, L::time)?;
     Ok(Deadline(span.map(|[seconds, nanoseconds]| {

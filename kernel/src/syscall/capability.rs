@@ -10,8 +10,8 @@ const VERSION_1: u32 = 0x1998_0330;
 /// _LINUX_CAPABILITY_VERSION_2 and 3.
 const VERSIONS_64: [u32; 2] = [0x2007_1026, 0x2008_0522];
 
-/// Reads the header; returns how many words a set has, and the process. A program with an unknown
-/// version learns ours.
+/// Reads the header; returns the number of words in a set, and the process. For an unknown version,
+/// writes the present one back.
 fn header(address: usize, probe: bool) -> Result<Option<(usize, i32)>> {
     let header = UserPtr::<[u32; 2]>::new(address);
     let [version, pid] = header.read()?;
@@ -63,7 +63,7 @@ pub fn capset(head: usize, data: usize) -> Result<usize> {
             .zip(part)
             .for_each(|(set, part)| *set |= (part as u64) << (32 * word));
     }
-    // Bits of capabilities that there are not count for nothing.
+    // Bits of capabilities that do not exist are ignored.
     let [effective, permitted, inheritable] = sets.map(|set| set & ALL_CAPABILITIES);
     current().change_credentials(|who| {
         let raises = permitted & !who.permitted != 0 || effective & !permitted != 0;

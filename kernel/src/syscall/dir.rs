@@ -14,7 +14,7 @@ use crate::task::{can, current, require};
 use alloc::sync::Arc;
 use linux_raw_sys::general::*;
 
-/// Resolves all of a path but its last part, which is in a directory that the caller may search.
+/// Resolves a path except its last component, whose directory must be searchable for the caller.
 fn parent<'p>(directory: i32, path: &'p [u8]) -> Result<(Path, Last<'p>)> {
     let from = path::base(directory, path)?;
     let context = current().fs();
@@ -23,7 +23,7 @@ fn parent<'p>(directory: i32, path: &'p [u8]) -> Result<(Path, Last<'p>)> {
     Ok((parent, last))
 }
 
-/// Makes `new` under a path where nothing is yet.
+/// Creates `new` at a path that does not exist yet.
 fn make(directory: i32, path: &[u8], new: New) -> Result<usize> {
     let (parent, last) = parent(directory, path)?;
     let name = last.last_component(Errno::EEXIST)?;
@@ -120,8 +120,8 @@ pub fn linkat(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Result<
     Ok(0)
 }
 
-/// ENOENT unless the calling thread may make a name from a descriptor that may have been passed to
-/// it.
+/// ENOENT unless the calling thread may create a link from a descriptor, which another process may
+/// have passed to it.
 fn check_passed(descriptor: i32) -> Result<()> {
     if file(descriptor)?.is_openers() || can(CAP_DAC_READ_SEARCH) {
         Ok(())
@@ -148,7 +148,7 @@ pub fn unlinkat(directory: i32, path: usize, flags: u32) -> Result<usize> {
     Ok(0)
 }
 
-/// Does `attempt` again while names change between its look and its deed (ESTALE).
+/// Repeats `attempt` while names change between its look-up and its operation (ESTALE).
 fn until_still<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     loop {
         match attempt() {
@@ -224,7 +224,7 @@ pub fn renameat2(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Resu
     Ok(0)
 }
 
-/// A name that a rename is about: its directory, how it ends the path, and the name itself.
+/// A name in a rename: its directory, the last component of the path, and the name itself.
 type Renamed<'a> = (&'a Path, &'a Last<'a>, &'a [u8]);
 
 /// Renames, and returns the renamed file and the file that had the new name.
@@ -268,7 +268,7 @@ fn rename(
     Ok((source, victim))
 }
 
-/// ENOTDIR unless it is one.
+/// ENOTDIR unless it is a directory.
 fn directory(dentry: &Dentry) -> Result<()> {
     if dentry.kind() == Kind::Directory {
         Ok(())
@@ -277,8 +277,8 @@ fn directory(dentry: &Dentry) -> Result<()> {
     }
 }
 
-/// Checks that the calling thread may take `dentry` out of `parent`; with another parent, a
-/// directory itself changes.
+/// Checks that the calling thread may remove `dentry` from `parent`; if the parent changes, a
+/// directory itself is modified, too.
 fn leave(parent: &Path, dentry: &Arc<Dentry>, changes_parent: bool) -> Result<()> {
     perm::check(parent, perm::WRITE)?;
     perm::check_flags(parent, parent, FS_APPEND_FL)?;
@@ -322,7 +322,7 @@ const RECORD_HEAD: usize = 19;
 /// Room for a record with the longest name.
 pub const RECORD_MAX: usize = (RECORD_HEAD + 256).next_multiple_of(8);
 
-/// Lays `record` out as a `struct linux_dirent64`; returns its length.
+/// Writes `record` as a `struct linux_dirent64`; returns its length.
 fn encode(record: &Record, bytes: &mut [u8; RECORD_MAX]) -> usize {
     let name = &record.name[..record.name.len().min(255)];
     let len = (RECORD_HEAD + name.len() + 1).next_multiple_of(8);
@@ -340,8 +340,8 @@ pub fn getdents64(fd: i32, buffer: usize, size: u32) -> Result<usize> {
     read_entries(fd, buffer, size, |record, bytes| Ok(encode(record, bytes)))
 }
 
-/// Reads entries of a directory into the program's buffer, each as `encode` lays it out, which
-/// returns its length.
+/// Reads entries of a directory into the program's buffer, in the format of `encode`, which returns
+/// the length.
 ///
 /// # Errors
 /// Those of getdents64(2) and of `encode`.
@@ -359,7 +359,7 @@ pub fn read_entries(
     let mut bytes = [0; RECORD_MAX];
     let (mut done, mut outcome) = (0, Ok(()));
     file.read_dir(&mut |record| {
-        // As on Linux a signal ends it, but not before there is something to return.
+        // As on Linux, a signal ends the call, but not before there is something to return.
         if cond_resched_interruptible().is_err() && done > 0 {
             return false;
         }

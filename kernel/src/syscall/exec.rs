@@ -16,12 +16,12 @@ use crate::task::exec::{Request, exec};
 use crate::task::initial_stack::Strings;
 use crate::task::{current, ptrace, rlimit};
 
-/// The least that arguments and environment may have together, in bytes (Linux's ARG_MAX).
+/// The minimum limit for arguments and environment together, in bytes (Linux's ARG_MAX).
 const LEAST_ROOM: usize = 128 << 10;
-/// The most, in bytes.
+/// The maximum limit, in bytes.
 const MOST_ROOM: usize = 6 << 20;
 
-/// Above the strings on the stack.
+/// The word above the strings on the stack.
 const WORD: usize = size_of::<usize>();
 
 /// execve(2)
@@ -89,10 +89,10 @@ fn request<L: Layout>(
     let mut arguments = read::<L>(arguments, room)?;
     let environment = read::<L>(environment, room.saturating_sub(arguments.size()))?;
     if arguments.count() == 0 {
-        // Programs count on a name.
+        // Programs rely on having a name.
         arguments.push(b"")?;
     }
-    // Linux writes the strings to the new stack at once, which grows for that as far as it may.
+    // Linux writes the strings to the new stack at once, which grows for that up to its limit.
     let strings = shown.len() + 1 + arguments.bytes() + environment.bytes();
     let stack = rlimit(RLIMIT_STACK).max(PAGE_SIZE);
     if arguments.size() + environment.size() > room || page_up(strings + WORD) > stack {

@@ -37,7 +37,7 @@ pub fn dup3(old: i32, new: i32, flags: u32) -> Result<usize> {
         .files()
         .set(new as usize, file, flags & O_CLOEXEC != 0);
     match set {
-        // More than `nr_open`.
+        // The number is above `nr_open`.
         Err(Errno::EMFILE) => Err(Errno::EBADF),
         set => set.map(|_| new as usize),
     }
@@ -167,7 +167,7 @@ pub fn fcntl(fd: i32, command: u32, argument: usize) -> Result<usize> {
     }
 }
 
-/// Changes the flags of an open file as F_SETFL does; `fd` is the descriptor that signals report.
+/// Changes the flags of an open file as F_SETFL does; signals report the descriptor `fd`.
 fn set_flags(file: &Arc<File>, fd: i32, flags: u32) -> Result<()> {
     let changed = file.flags().0 ^ flags;
     if changed & O_APPEND != 0 {
@@ -176,18 +176,18 @@ fn set_flags(file: &Arc<File>, fd: i32, flags: u32) -> Result<()> {
     if changed & flags & O_NOATIME != 0 {
         perm::owner(file.dentry())?;
     }
-    // In a pipe, O_DIRECT makes packets.
+    // In a pipe, O_DIRECT enables packets.
     let can_direct = file.dentry().kind() == Kind::Fifo || file.ops().has_direct(file.path());
     if flags & O_DIRECT != 0 && !can_direct {
         return Err(Errno::EINVAL);
     }
-    // O_ASYNC stays as it was where the file cannot send signals.
+    // O_ASYNC is unchanged if the file cannot send signals.
     set_async(file, fd, flags & FASYNC != 0)?;
     file.set_flags(O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME, flags);
     Ok(())
 }
 
-/// Sets O_ASYNC or clears it; whether it is so then.
+/// Sets or clears O_ASYNC; returns the resulting state.
 fn set_async(file: &Arc<File>, fd: i32, on: bool) -> Result<bool> {
     let is_so = file.flags().has(FASYNC) == on;
     if is_so || !file.ops().has_async() {
@@ -221,7 +221,7 @@ fn owner(file: &Arc<File>, command: u32, argument: usize) -> Option<Result<usize
     })
 }
 
-/// F_SETOWN: a process, or, negative, a group of them.
+/// F_SETOWN: a process, or a process group if negative.
 fn set_owner(file: &File, who: i32) -> Result<usize> {
     if who >= 0 {
         sigio::set_owner(file, F_OWNER_PID, who)?;
@@ -278,12 +278,12 @@ pub fn ioctl(fd: i32, request: u32, argument: usize) -> Result<usize> {
     Ok(0)
 }
 
-/// Whether FIOQSIZE tells of such files.
+/// Whether FIOQSIZE supports such files.
 fn has_size(kind: Kind) -> bool {
     matches!(kind, Kind::Regular | Kind::Directory | Kind::Symlink)
 }
 
-/// The size of the blocks of the file system that a file is in (`s_blocksize`).
+/// The block size of a file's file system (`s_blocksize`).
 fn block_size(file: &File) -> i32 {
     let magic = file.path().mount().map(|mount| mount.fs().stat().magic);
     if [PROC_SUPER_MAGIC, DEVPTS_SUPER_MAGIC]

@@ -62,11 +62,11 @@ pub fn openat2(directory: i32, path: usize, how: usize, size: usize) -> Result<u
     open_path(directory, path, flags32, mode as u32, scope)
 }
 
-/// The flags there are.
+/// The known flags.
 const OPEN_FLAGS: u32 = abi::options::OPEN.mask() as u32;
-/// Flags that go with O_PATH.
+/// Flags that are valid with O_PATH.
 const PATH_FLAGS: u32 = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-/// Flags that make a file.
+/// Flags that create a file.
 const MAKES: u32 = O_CREAT | __O_TMPFILE;
 
 /// EINVAL for flags that contradict each other, whatever the path is.
@@ -80,7 +80,7 @@ fn check_open_flags(flags: u32) -> Result<()> {
     Ok(())
 }
 
-/// As Linux does, looks at the path's spelling first, then for a free descriptor, and only then for
+/// As on Linux, first checks the path's syntax, then reserves a descriptor, and only then looks for
 /// the file.
 fn open_path(directory: i32, path: usize, flags: u32, mode: u32, scope: Scope) -> Result<usize> {
     let flags = OpenFlags(flags);
@@ -107,7 +107,7 @@ fn open_path(directory: i32, path: usize, flags: u32, mode: u32, scope: Scope) -
     Ok(fd.install(opened, flags.has(O_CLOEXEC)) as usize)
 }
 
-/// Checks that an existing inode may be opened so.
+/// Checks that an existing inode may be opened with these flags.
 pub(super) fn check_open(place: &Path, flags: OpenFlags) -> Result<()> {
     let kind = place.kind();
     if flags.has(O_DIRECTORY) && kind != Kind::Directory {
@@ -121,7 +121,7 @@ pub(super) fn check_open(place: &Path, flags: OpenFlags) -> Result<()> {
         Kind::Directory if flags.writable() || flags.has(O_CREAT) => return Err(Errno::EISDIR),
         _ => {}
     }
-    // The access mode 3 is for control operations alone, and asks for both.
+    // Access mode 3 only permits control operations, and requires both permissions.
     let both = flags.has(O_ACCMODE);
     let mut wanted = 0;
     if flags.readable() || both {
@@ -140,7 +140,7 @@ pub(super) fn check_open(place: &Path, flags: OpenFlags) -> Result<()> {
     Ok(())
 }
 
-/// Opens an inode that may be opened so, and shortens it where O_TRUNC asks for that.
+/// Opens an inode after the check, and truncates it with O_TRUNC.
 pub(super) fn open_checked(place: Path, flags: OpenFlags) -> Result<Arc<File>> {
     let opened = File::open(place, flags)?;
     if flags.has(O_TRUNC) && !flags.has(O_PATH) && opened.dentry().kind() == Kind::Regular {
@@ -152,7 +152,7 @@ pub(super) fn open_checked(place: Path, flags: OpenFlags) -> Result<Arc<File>> {
     Ok(opened)
 }
 
-/// Makes a file without a name in the file system of a directory.
+/// Creates a file without a name in the file system of a directory.
 fn open_unnamed(
     walk: &mut Walk,
     from: Option<Path>,
@@ -172,8 +172,8 @@ fn open_unnamed(
     Ok(directory.step(made))
 }
 
-/// Finds or makes the file that open(O_CREAT) names, and returns whether it made it; a symbolic
-/// link at the end is followed even if it dangles.
+/// Finds or creates the file that open(O_CREAT) names, and returns whether it was created; a
+/// symbolic link at the end is followed even if it dangles.
 fn open_or_create(
     mut walk: Walk,
     from: Option<Path>,
@@ -218,7 +218,7 @@ fn open_or_create(
                     .inode()
                     .create(&directory, name, New::Node(S_IFREG | mode, 0))
                 {
-                    // Another thread was faster: it is there now.
+                    // Another thread was faster: the file exists now.
                     Err(Errno::EEXIST) if !flags.has(O_EXCL) => {}
                     made => {
                         let made = made?;
@@ -260,7 +260,7 @@ pub fn close_range(first: u32, last: u32, flags: u32) -> Result<usize> {
     Ok(0)
 }
 
-/// Result of a transfer beyond user space; another error takes precedence.
+/// The result of a transfer outside the user address range, unless another error takes precedence.
 #[cold]
 fn out_of_reach(allowed: Result<()>) -> Result<usize> {
     allowed.and(Err(Errno::EFAULT))
@@ -290,10 +290,10 @@ pub fn write(fd: i32, buffer: usize, len: usize) -> Result<usize> {
     thread.transfers.count(Direction::Write, done)
 }
 
-/// Pieces that one call may name (`IOV_MAX`).
+/// The maximum number of pieces in a call (`IOV_MAX`).
 const MAX_PIECES: usize = 1024;
 
-/// Copies the pieces of a readv or its like and checks them.
+/// Copies the pieces of readv and its kin, and checks them.
 pub fn pieces<L: Layout>(address: usize, count: usize) -> Result<Vec<IoVec>> {
     if count > MAX_PIECES {
         return Err(Errno::EINVAL);
@@ -358,7 +358,7 @@ pub fn pwrite64(fd: i32, buffer: usize, len: usize, offset: i64) -> Result<usize
     current().transfers.count(Direction::Write, done)
 }
 
-/// preadv(2); on 64 bits the low half of the offset is all of it.
+/// preadv(2); with 64-bit words the low half of the offset is the whole offset.
 pub fn preadv<L: Layout>(fd: i32, vector: usize, count: usize, offset: i64) -> Result<usize> {
     let position = position(offset)?;
     let file = file(fd)?;
@@ -381,7 +381,7 @@ pub fn pwritev<L: Layout>(fd: i32, vector: usize, count: usize, offset: i64) -> 
 /// RWF_NOAPPEND (linux/fs.h)
 pub(super) const RWF_NOAPPEND: u32 = 0x20;
 
-/// Checks the flags of preadv2, pwritev2 and io_submit, of which RWF_HIPRI changes nothing.
+/// Checks the flags of preadv2, pwritev2 and io_submit; RWF_HIPRI has no effect.
 pub(super) fn check_rwf(flags: u32) -> Result<()> {
     if u64::from(flags) & !abi::options::RWF.mask() != 0 {
         return Err(Errno::EOPNOTSUPP);
@@ -392,8 +392,8 @@ pub(super) fn check_rwf(flags: u32) -> Result<()> {
     Ok(())
 }
 
-/// After a write with these flags: waits until the device has all of the file where RWF_DSYNC or
-/// RWF_SYNC ask for that.
+/// After a write with these flags: with RWF_DSYNC or RWF_SYNC, waits until the whole file is on the
+/// device.
 pub(super) fn sync_written(file: &File, flags: u32, done: Result<usize>) -> Result<usize> {
     let count = done?;
     if flags & (RWF_DSYNC | RWF_SYNC) != 0 && count > 0 {
@@ -538,7 +538,7 @@ pub fn syncfs(fd: i32) -> Result<usize> {
 
 /// sync(2)
 pub fn sync() -> Result<usize> {
-    // All files first, with one commit; then what was written to disks themselves.
+    // First all files, with one commit; then what was written to block devices directly.
     ext4::sync_all();
     page_cache::sync_all();
     Ok(0)
@@ -578,7 +578,7 @@ pub fn fadvise64(fd: i32, offset: i64, len: i64, advice: u32) -> Result<usize> {
     Ok(0)
 }
 
-/// The bytes from `offset` on: `len` of them, or all where that is 0.
+/// `len` bytes from `offset` on, or all of them if `len` is 0.
 fn byte_range(offset: i64, len: i64) -> Range<u64> {
     let start = offset as u64;
     match len {

@@ -13,7 +13,7 @@ use crate::mm::PAGE_SIZE;
 use crate::mm::user::UserPtr;
 use crate::task::require;
 
-/// The result of such a request; `None` for any other.
+/// The result of such a request; `None` for other requests.
 pub fn refuse(file: &File, request: u32, argument: usize) -> Option<Result<usize>> {
     let refused = match request {
         FICLONE => clone_range(file, argument as i32),
@@ -23,7 +23,7 @@ pub fn refuse(file: &File, request: u32, argument: usize) -> Option<Result<usize
         FIDEDUPERANGE => share_same(file, argument),
         FS_IOC_FIEMAP => Err(Errno::EOPNOTSUPP),
         FIFREEZE => require(CAP_SYS_ADMIN).and(Err(Errno::EOPNOTSUPP)),
-        // It is not frozen.
+        // No file system is ever frozen.
         FITHAW => require(CAP_SYS_ADMIN).and(Err(Errno::EINVAL)),
         FIBMAP if file.dentry().kind() == Kind::Regular => block(argument),
         _ => return None,
@@ -55,7 +55,7 @@ fn clone_range(file: &File, from: i32) -> Result<usize> {
 
 /// FIDEDUPERANGE
 fn share_same(file: &File, argument: usize) -> Result<usize> {
-    // `struct file_dedupe_range`: its head, and that of each target.
+    // `struct file_dedupe_range`: its header, and that of each target.
     type Head = [u64; 3];
     type Target = [u64; 4];
     let [_, _, counts] = UserPtr::<Head>::new(argument).read()?;

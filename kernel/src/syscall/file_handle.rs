@@ -24,22 +24,22 @@ struct Head {
     kind: i32,
 }
 
-/// A handle of a tmpfs, as Linux lays it out: a generation, and the two halves of the inode's
+/// The handle of a tmpfs, in Linux's layout: a generation, and the two halves of the inode's
 /// number.
 type Handle = [u32; 3];
 /// Its type (FILEID_INO32_GEN).
 const KIND: i32 = 1;
-/// The type reported where there is no room for a handle (FILEID_INVALID).
+/// The type that is reported if there is no room for a handle (FILEID_INVALID).
 const INVALID: i32 = 0xff;
-/// The mount is reported by its unique number, which no mount had before (linux/fcntl.h).
+/// The mount is reported by its unique number, which is never reused (linux/fcntl.h).
 const AT_HANDLE_MNT_ID_UNIQUE: u32 = 1;
 /// The most bytes of a handle (MAX_HANDLE_SZ).
 const MOST: u32 = 128;
 
-/// The dentries whose handles were asked for, by device and inode.
+/// The dentries whose handles were requested, by device and inode.
 struct Known {
     dentries: HashMap<(u64, u64), Weak<Dentry>>,
-    /// How far the table was searched for dentries that are gone.
+    /// How far the table was searched for freed dentries.
     swept: usize,
 }
 

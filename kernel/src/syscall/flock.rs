@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// flock(2)
 pub fn flock(fd: i32, operation: u32) -> Result<usize> {
-    // Mandatory locks, which never kept anybody out, are nothing on Linux too.
+    // Mandatory locks, which never had an effect, are ignored on Linux too.
     if operation & LOCK_MAND != 0 {
         return Ok(0);
     }
@@ -42,13 +42,13 @@ pub fn flock(fd: i32, operation: u32) -> Result<usize> {
 pub struct Flock {
     /// F_RDLCK, F_WRLCK, F_UNLCK.
     pub kind: i16,
-    /// From where `start` counts: SEEK_*.
+    /// The origin of `start`: SEEK_*.
     pub whence: i16,
     /// Unused.
     pub pad: u32,
     /// The first byte.
     pub start: i64,
-    /// How many bytes; 0 for all that follow.
+    /// The number of bytes; 0 for all that follow.
     pub len: i64,
     /// The process that holds it.
     pub process: i32,
@@ -125,8 +125,8 @@ fn lock_of(file: &Arc<File>, own: bool, flock: &Flock) -> Result<Lock> {
     })
 }
 
-/// The lock that conflicts with a lock, which may be one of the open file's own (OFD); its kind is
-/// F_UNLCK if there is none.
+/// The lock that conflicts with a given one, or with `own` a lock of the open file itself (OFD);
+/// its kind is F_UNLCK if there is none.
 ///
 /// # Errors
 /// EINVAL, EOVERFLOW.
@@ -155,7 +155,7 @@ pub fn query(file: &Arc<File>, own: bool, mut flock: Flock) -> Result<Flock> {
     Ok(flock)
 }
 
-/// Takes a lock, or gives it up.
+/// Takes or releases a lock.
 ///
 /// # Errors
 /// EAGAIN, EBADF, EDEADLK, EINVAL, ENOLCK, EOVERFLOW, ERESTARTSYS.
@@ -170,8 +170,8 @@ pub fn set(file: &Arc<File>, fd: i32, own: bool, flock: Flock, wait: bool) -> Re
                 file.check_readable()?
             };
             file_lock::acquire(file, wanted, wait)?;
-            // The descriptor may have been closed meanwhile, before the lock was there to be given
-            // up with it.
+            // The descriptor may have been closed meanwhile, before the lock existed to be released
+            // with it.
             let open = || Some(Arc::as_ptr(&current().files().get(fd).ok()?));
             if !own && open() != Some(Arc::as_ptr(file)) {
                 file_lock::release(file, &wanted)?;

@@ -43,9 +43,9 @@ pub fn futex<L: Layout>(
 ) -> Result<usize> {
     let shared = operation & FUTEX_PRIVATE_FLAG == 0;
     let realtime = operation & FUTEX_CLOCK_REALTIME != 0;
-    // For operations without a timeout the argument is a number.
+    // For operations without a timeout, this argument is a number.
     let (count, more) = (value as usize, timeout as u32 as usize);
-    // The old calls wake one before they look at the count.
+    // The old calls wake one waiter before they check the count.
     let at_least_one = |count: usize| (count as i32).max(1) as usize;
     let command = operation & FUTEX_CMD_MASK as u32;
     let timed = [FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI, FUTEX_LOCK_PI2];
@@ -138,7 +138,7 @@ fn check_counts(wakes: u32, moves: usize) -> Result<()> {
     }
 }
 
-/// A wait for a span of time, which goes on for the rest of it after a signal.
+/// A wait with a relative timeout, which continues for the remaining time after a signal.
 fn wait(word: Wanted, deadline: Option<u64>) -> Result<usize> {
     let result = futex::wait(&[word], deadline.map(Deadline::Ticks)).map(|_| 0);
     match (result, deadline) {
@@ -242,7 +242,7 @@ pub fn futex_requeue(waiters: usize, flags: u32, wakes: i32, moves: i32) -> Resu
     Ok(woken + moved)
 }
 
-/// Whether other processes share a word, by its flags (FUTEX2_*): only words of 32 bits are known.
+/// Whether other processes share a word, by its flags (FUTEX2_*); only 32-bit words are supported.
 fn check_word(flags: u32) -> Result<bool> {
     if flags & !FUTEX_PRIVATE_FLAG == FUTEX_32 {
         Ok(flags & FUTEX_PRIVATE_FLAG == 0)

@@ -145,8 +145,8 @@ pub fn setregid(real: u32, effective: u32) -> Result<usize> {
     change_group(|old, privileged| set_two(old, [real, effective], privileged))
 }
 
-/// Whether a call that sets all three identities would change none, that for files included; then
-/// it leaves them as they are.
+/// Whether a call that sets all three IDs, and that for file access, would change none of them;
+/// then it does nothing.
 fn is_idle(old: [u32; 3], for_files: u32, [real, effective, saved]: [u32; 3]) -> bool {
     let stays = |new: u32, old: u32| new == SAME || new == old;
     let acts = effective == SAME || [old[1], for_files] == [effective; 2];
@@ -211,10 +211,10 @@ pub fn setgroups(count: usize, from: usize) -> Result<usize> {
     set_groups(count, |count| UserPtr::new(from).read_vec(count))
 }
 
-/// Takes `count` groups, which `read` gets from the program, for the supplementary ones.
+/// Sets the supplementary groups to `count` groups, which `read` copies from the program.
 ///
 /// # Errors
-/// EPERM, EINVAL, ENOMEM, those of `read`.
+/// EPERM, EINVAL, ENOMEM, and the errors of `read`.
 pub fn set_groups(count: usize, read: impl FnOnce(usize) -> Result<Vec<u32>>) -> Result<usize> {
     if !current().with_credentials(|who| who.can(CAP_SETGID)) {
         return Err(Errno::EPERM);

@@ -21,7 +21,7 @@ fn instance(fd: i32) -> Result<Arc<Inotify>> {
     opened(fd)?.ops_as::<Inotify>().ok_or(Errno::EINVAL)
 }
 
-/// All that a watch may be asked for (ALL_INOTIFY_BITS).
+/// All events and flags of a watch (ALL_INOTIFY_BITS).
 const KNOWN: u32 = abi::options::INOTIFY.mask() as u32;
 
 /// inotify_add_watch(2)

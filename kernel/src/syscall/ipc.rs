@@ -93,7 +93,7 @@ pub fn shmat<L: IpcLayout>(number: i32, address: usize, flags: u32) -> Result<us
     if locked != Flags::empty() {
         let checked = space.check_new_lock(len, false, mlock::limit());
         checked.map_err(|error| match place {
-            // Something else is there.
+            // Another mapping is there.
             Place::Free(start) if !is_free(&space, start, len) => Errno::EINVAL,
             _ => error,
         })?;
@@ -101,7 +101,7 @@ pub fn shmat<L: IpcLayout>(number: i32, address: usize, flags: u32) -> Result<us
     }
     request.flags = behaviour.union(locked);
     let start = space.map(request, &mut gone).map_err(|error| match error {
-        // Something else is there.
+        // Another mapping is there.
         Errno::EEXIST => Errno::EINVAL,
         error => error,
     })?;
@@ -110,7 +110,7 @@ pub fn shmat<L: IpcLayout>(number: i32, address: usize, flags: u32) -> Result<us
     Ok(start)
 }
 
-/// A segment's place, which SHM_RND rounds down.
+/// The address of a segment, which SHM_RND rounds down.
 fn rounded<L: IpcLayout>(address: usize, flags: u32) -> usize {
     let step = if flags & SHM_RND == 0 {
         PAGE_SIZE
@@ -126,8 +126,8 @@ fn is_free(space: &AddressSpace, start: usize, len: usize) -> bool {
     next.is_none_or(|vma| vma.start >= start.saturating_add(len))
 }
 
-/// shmdt(2): unmaps the VMAs that are left, where they were first mapped, of the attachment that
-/// one shmat(2) made at the address.
+/// shmdt(2): unmaps the remaining VMAs of the attachment that one shmat(2) made at the address,
+/// where they have not been moved.
 pub fn shmdt(address: usize) -> Result<usize> {
     let space = task::current().space().ok_or(Errno::EINVAL)?;
     let mut detached: Option<Arc<Attachment>> = None;
@@ -152,7 +152,7 @@ pub fn shmdt(address: usize) -> Result<usize> {
                 .is_none_or(|first| Arc::ptr_eq(first, part))
         });
         if part.is_some() {
-            // A sealed attachment stays, as on Linux.
+            // A sealed attachment is kept, as on Linux.
             match space.unmap(vma.range(), &mut Removed::new()) {
                 Ok(()) | Err(Errno::EPERM) => detached = part,
                 Err(error) => return Err(error),
@@ -185,7 +185,7 @@ pub fn shmctl<L: IpcLayout>(number: i32, command: u32, to: usize) -> Result<usiz
     match command {
         IPC_INFO => {
             let most = SEGMENTS.most.load(Relaxed);
-            // `struct shminfo64`: max, min, mni, seg, all, and four unused.
+            // `struct shminfo64`: max, min, mni, seg, all, and four unused words.
             let mut limits = [0; 9];
             limits[..5].copy_from_slice(&[
                 sysv_shm::LARGEST.load(Relaxed).min(L::LARGEST_SHOWN),
@@ -463,7 +463,7 @@ pub fn semctl<L: IpcLayout>(number: i32, at: i32, command: u32, argument: usize)
             let values = set.values()?;
             UserSlice::new(argument, 2 * values.len()).copy_out(values.as_bytes())?;
         }
-        // No place that is negative is one.
+        // A negative index is invalid.
         SETVAL => set.set_values(at as usize, &[argument as i32])?,
         SETALL => {
             check(WRITE)?;

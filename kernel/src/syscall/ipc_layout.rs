@@ -14,13 +14,13 @@ use crate::mm::user::UserPtr;
 pub struct SegmentStatus {
     /// Owner and permissions.
     pub header: Header,
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: u64,
-    /// When it was used, by the kinds of use, and changed; in s.
+    /// The times of its uses, by kind, and of its last change, in s.
     pub times: [u64; 3],
-    /// The processes that made it and used it last, or sent and received last.
+    /// The processes that created it and last used it.
     pub users: [i32; 2],
-    /// How often it is mapped.
+    /// The number of mappings.
     pub attached: u64,
     /// Unused.
     pub unused: [u64; 2],
@@ -32,15 +32,15 @@ pub struct SegmentStatus {
 pub struct QueueStatus {
     /// Owner and permissions.
     pub header: Header,
-    /// When it was used, by the kinds of use, and changed; in s.
+    /// The times of its uses, by kind, and of its last change, in s.
     pub times: [u64; 3],
-    /// Bytes in it.
+    /// The number of bytes in it.
     pub bytes: u64,
-    /// How many are in it.
+    /// The number of messages in it.
     pub count: u64,
-    /// Bytes in it at most.
+    /// The maximum number of bytes in it.
     pub capacity: u64,
-    /// The processes that made it and used it last, or sent and received last.
+    /// The processes that last sent and received.
     pub users: [i32; 2],
     /// Unused.
     pub unused: [u64; 2],
@@ -52,15 +52,15 @@ pub struct QueueStatus {
 pub struct SetStatus {
     /// Owner and permissions.
     pub header: Header,
-    /// When it was used, by the kinds of use, and changed; in s.
+    /// The times of its last use and of its last change, in s.
     pub times: [u64; 2],
-    /// How many are in it.
+    /// The number of semaphores in it.
     pub count: u64,
     /// Unused.
     pub unused: [u64; 2],
 }
 
-/// A way to lay out these structures.
+/// A layout of these structures.
 pub trait IpcLayout: Layout {
     /// The multiple to which SHM_RND rounds addresses down (SHMLBA), in bytes.
     const ROUNDING: usize;
@@ -85,7 +85,7 @@ pub trait IpcLayout: Layout {
     /// EFAULT.
     fn put_queue(address: usize, status: &QueueStatus) -> Result<()>;
 
-    /// Reads the new owner and permissions of a queue, and how many bytes it may hold.
+    /// Reads the new owner, permissions and capacity in bytes of a queue.
     ///
     /// # Errors
     /// EFAULT.
@@ -136,8 +136,8 @@ impl IpcLayout for Native {
     }
 }
 
-/// Words of a `struct compat_ipc64_perm`: the key, owner and group, those of the creator, the mode,
-/// the sequence number, two of no use.
+/// The words of a `struct compat_ipc64_perm`: the key, owner and group, those of the creator, the
+/// mode, the sequence number, two unused ones.
 const HEADER: usize = 9;
 const UID: usize = 1;
 const GID: usize = 2;
@@ -146,7 +146,7 @@ const MODE: usize = 5;
 const SEGMENT: usize = HEADER + 12;
 const QUEUE: usize = HEADER + 13;
 const SET: usize = HEADER + 7;
-/// Where a queue has its capacity.
+/// The offset of a queue's capacity.
 const CAPACITY: usize = HEADER + 8;
 
 fn header_words(header: &Header) -> [usize; HEADER] {
@@ -171,7 +171,7 @@ fn halves<const N: usize, const WORDS: usize>(times: &[u64; N]) -> [usize; WORDS
     core::array::from_fn(|at| (times[at / 2] >> (32 * (at % 2))) as u32 as usize)
 }
 
-/// Writes a structure of `N` words: a header, the parts behind it, and zeroes.
+/// Writes a structure of `N` words: a header, the parts that follow it, and zeroes.
 fn put<const N: usize>(address: usize, header: &Header, parts: &[&[usize]]) -> Result<()> {
     let mut words = [0; N];
     let header = header_words(header);

@@ -13,7 +13,7 @@ use alloc::sync::{Arc, Weak};
 
 type Spans = [[i64; 2]; 2];
 
-/// From `struct itimerval` or `itimerspec`, whose parts are `part` ns each.
+/// Converts a `struct itimerval` or `itimerspec`, whose fractional parts are in units of `part` ns.
 fn decode(spans: Spans, part: i64) -> Result<Setting> {
     let [interval, left] = spans;
     let ns = |[seconds, rest]: [i64; 2]| {
@@ -28,7 +28,7 @@ fn decode(spans: Spans, part: i64) -> Result<Setting> {
 fn encode(setting: Setting, part: i64) -> Spans {
     [setting.interval, setting.left].map(|span| {
         let [seconds, ns] = timespec(span);
-        // A rest that is too short to show is shown as the shortest one.
+        // A remaining time that is too short to show is shown as the shortest one.
         [seconds, (ns / part).max((span != 0 && seconds == 0) as i64)]
     })
 }
@@ -58,7 +58,7 @@ pub fn getitimer<L: Layout>(which: u32, to: usize) -> Result<usize> {
 /// `struct sigevent`, its first part: value, signal and kind, thread.
 type Event = [u64; 3];
 
-/// The clocks of CPU time of the caller's own process and thread, as those of a number
+/// The CPU-time clocks of the caller's own process and thread, as clock IDs with a number
 /// (MAKE_PROCESS_CPUCLOCK).
 const OWN_PROCESS: i32 = -6;
 const OWN_THREAD: i32 = -2;
@@ -110,7 +110,7 @@ pub fn timer_create<L: Layout>(clock: u32, event: usize, to: usize) -> Result<us
     Ok(0)
 }
 
-/// The thread to notify, where it is a single one; EINVAL where there is none to notify.
+/// The thread to notify, if it is a specific one; EINVAL if it does not exist.
 fn notified(request: &Request) -> Result<Option<Weak<Thread>>> {
     let valid = (1..=signal::LAST).contains(&request.signal);
     match request.kind {

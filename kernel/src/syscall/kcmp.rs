@@ -44,7 +44,8 @@ pub fn kcmp(one: i32, two: i32, kind: u32, first: usize, second: usize) -> Resul
     if lower.pid() > higher.pid() {
         (lower, higher) = (higher, lower);
     }
-    // In one order, and one process once: exec lets nobody else in meanwhile.
+    // In a fixed order, and only once for a single process, as exec would otherwise wait in
+    // between.
     let _lower = lower.hold_program()?;
     let apart = !Arc::ptr_eq(lower, higher);
     let _higher = apart.then(|| higher.hold_program()).transpose()?;
@@ -86,9 +87,9 @@ fn open(thread: &Thread, fd: i32) -> Result<Arc<File>> {
     files.get(fd)
 }
 
-/// The file that is a member of an epoll set of `thread`, as a `struct kcmp_epoll_slot` names it:
-/// the set, the descriptor by which the member was added, and an index among the members added by
-/// that descriptor.
+/// The file of a member of an epoll set of `thread`, identified by a `struct kcmp_epoll_slot`: the
+/// set, the descriptor by which the member was added, and an index among the members added by that
+/// descriptor.
 fn watched(thread: &Thread, slot: usize) -> Result<usize> {
     let [set, fd, which] = UserPtr::<[u32; 3]>::new(slot).read()?;
     let set = open(thread, set as i32)?.ops_as::<Epoll>();

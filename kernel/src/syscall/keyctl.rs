@@ -10,14 +10,14 @@ use crate::mm::heap::try_vec;
 use crate::mm::user::{UserPtr, UserSlice, read_cstr};
 use crate::task::current;
 
-/// Numbers that stand for the caller's own keyrings (KEY_SPEC_*).
+/// Numbers of the caller's own keyrings (KEY_SPEC_*).
 const THREAD: i32 = -1;
 const PROCESS: i32 = -2;
 const SESSION: i32 = -3;
 const USER: i32 = -4;
 const USER_SESSION: i32 = -5;
 
-/// The longest name of a kind, description and content.
+/// The maximum lengths of a type, a description and a payload.
 const LONGEST_KIND: usize = 32;
 const LONGEST_DESCRIPTION: usize = 4096;
 const LONGEST_PAYLOAD: usize = (1 << 20) - 1;
@@ -42,8 +42,8 @@ const SET_REQKEY_KEYRING: u32 = 14;
 const SET_TIMEOUT: u32 = 15;
 const INVALIDATE: u32 = 21;
 
-/// The key or keyring of a number, which may stand for one of the caller's own; `create`: made if
-/// it has none.
+/// The key or keyring with a number, which may denote one of the caller's own; with `create`, that
+/// keyring is created if it does not exist.
 fn key(number: i32, create: bool) -> Result<KeyRef> {
     let thread = current();
     let install = |place: &crate::sync::Mutex<Option<Arc<Key>>>, name: &[u8]| {
@@ -54,7 +54,7 @@ fn key(number: i32, create: bool) -> Result<KeyRef> {
             return Err(Errno::ENOKEY);
         }
         let ring = Key::ring(name, 0, true)?;
-        // Where another thread was quicker, this one goes without the lock.
+        // If another thread was quicker, this keyring is dropped after the lock is released.
         let known = place.lock().get_or_insert_with(|| ring.clone()).clone();
         Ok(known)
     };
@@ -74,8 +74,8 @@ fn key(number: i32, create: bool) -> Result<KeyRef> {
     own.map(KeyRef::possessed)
 }
 
-/// The key of this number, if the caller has `rights` to it and it is neither negative nor revoked
-/// nor expired.
+/// The key with this number, if the caller has `rights` to it and it is neither negative nor
+/// revoked nor expired.
 fn allowed(number: i32, create: bool, rights: u32) -> Result<KeyRef> {
     let key = key(number, create)?;
     key.check_valid()?;
@@ -83,7 +83,7 @@ fn allowed(number: i32, create: bool, rights: u32) -> Result<KeyRef> {
     Ok(key)
 }
 
-/// The key of this number, if the caller has `rights` to it; it may be negative.
+/// The key with this number, if the caller has `rights` to it; it may be negative.
 fn allowed_any(number: i32, create: bool, rights: u32) -> Result<KeyRef> {
     let key = key(number, create)?;
     key.check_state()?;
@@ -91,7 +91,7 @@ fn allowed_any(number: i32, create: bool, rights: u32) -> Result<KeyRef> {
     Ok(key)
 }
 
-/// Begins a session with the keyring of a name, or with a new one.
+/// Joins a session with the keyring of a name, or with a new one.
 fn join(name: &[u8], named: bool) -> Result<Arc<Key>> {
     let ring = match Key::named(name).filter(|_| named) {
         Some(ring) => ring,
@@ -117,7 +117,7 @@ fn read_kind(address: usize) -> Result<Vec<u8>> {
     }
 }
 
-/// EINVAL for text that is too long.
+/// The error for text that is too long is EINVAL.
 fn short(error: Errno) -> Errno {
     if error == Errno::ENAMETOOLONG {
         Errno::EINVAL
@@ -174,8 +174,8 @@ pub fn add_key(
     Ok(key.serial as usize)
 }
 
-/// request_key(2): a key in the caller's keyrings. No program makes keys on request, so a missing
-/// one gets a negative key.
+/// request_key(2): finds a key in the caller's keyrings. No program makes keys on request, so a
+/// missing one gets a negative key.
 pub fn request_key(kind: usize, description: usize, callout: usize, ring: i32) -> Result<usize> {
     let name = read_kind(kind)?;
     let description = read_cstr(description, LONGEST_DESCRIPTION).map_err(short)?;
@@ -189,8 +189,8 @@ pub fn request_key(kind: usize, description: usize, callout: usize, ring: i32) -
     };
     let kind = Kind::of(&name).ok_or(Errno::ENOKEY)?;
     let rings = rings(&current());
-    // As on Linux, the error of a negative key takes precedence, then that of none, then that of an
-    // unusable one.
+    // As on Linux, the error of a negative key takes precedence, then that of a missing one, then
+    // that of an unusable one.
     let (mut is_negative, mut why) = (false, None);
     for own in &rings {
         match KeyRef::possessed(own.clone()).search(kind, &description) {
@@ -209,7 +209,7 @@ pub fn request_key(kind: usize, description: usize, callout: usize, ring: i32) -
         Errno::EAGAIN if callout != 0 && !is_negative => {
             let ring = target.map_or_else(|| default_ring(&rings), Ok)?;
             ring.link(Key::negative(kind, description)?)?;
-            // Linux's error without a program to ask.
+            // Linux's error if there is no program to ask.
             Err(Errno::ENOENT)
         }
         error if is_negative || error == Errno::EAGAIN => Err(Errno::ENOKEY),
@@ -217,8 +217,7 @@ pub fn request_key(kind: usize, description: usize, callout: usize, ring: i32) -
     }
 }
 
-/// Where keys that are asked for go: to the first of the caller's keyrings, unless it says
-/// otherwise.
+/// The keyring for requested keys: the first of the caller's keyrings, unless another one was set.
 fn default_ring(rings: &[Arc<Key>]) -> Result<KeyRef> {
     let chosen = current().with_credentials(|who| who.request_keyring);
     match rings.first() {
@@ -315,7 +314,7 @@ fn join_session(name: usize) -> Result<usize> {
     Ok(join(&description, name != 0)?.serial as usize)
 }
 
-/// KEYCTL_SEARCH: below a keyring; `to` is the keyring to link the found key to, or 0.
+/// KEYCTL_SEARCH: searches below a keyring; `to` is the keyring to link the found key to, or 0.
 fn search(ring: i32, kind: usize, description: usize, to: i32) -> Result<usize> {
     let (name, description) = (read_kind(kind)?, read_description(description)?);
     let ring = allowed(ring, false, right::SEARCH)?;
@@ -333,15 +332,15 @@ fn search(ring: i32, kind: usize, description: usize, to: i32) -> Result<usize> 
     Ok(key.serial as usize)
 }
 
-/// KEYCTL_READ: into `room` bytes at `to`.
+/// KEYCTL_READ: reads into `room` bytes at `to`.
 fn read(number: i32, to: usize, room: usize) -> Result<usize> {
     let key = key(number, false)?;
     key.check_valid()?;
-    // A process that may search its own keyrings for a key may read it too.
+    // A process that can find a key by a search of its own keyrings may read it too.
     if key.check(right::READ).is_err() && !key.possessed {
         return Err(Errno::EACCES);
     }
-    // A keyring is read in whole numbers; a buffer of more than a page is not checked.
+    // A keyring is read in whole numbers; as on Linux, a buffer of more than a page is not checked.
     let odd = to != 0 && room <= PAGE_SIZE && !room.is_multiple_of(size_of::<i32>());
     if key.kind == Kind::Keyring && odd {
         return Err(Errno::EINVAL);
@@ -367,7 +366,7 @@ fn set_request_keyring(number: i32) -> Result<usize> {
     Ok(old as usize)
 }
 
-/// Writes as much as there is room for, or with `whole` all or nothing; how much there is.
+/// Writes as much as there is room for, or with `whole` all or nothing; returns the full length.
 fn put(bytes: &[u8], to: usize, room: usize, whole: bool) -> Result<usize> {
     if to != 0 && (!whole || room >= bytes.len()) {
         let len = room.min(bytes.len());

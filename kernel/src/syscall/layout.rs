@@ -12,11 +12,11 @@ use crate::fs::io::IoVec;
 use crate::mm::user::UserPtr;
 use crate::task::signal::{Action, Info, compat_info, native_info};
 
-/// A way to lay out structures.
+/// A layout of structures.
 pub trait Layout {
-    /// Bytes of a word: of an address, a size, a `long`.
+    /// The size of a word: of an address, a size, a `long`.
     const WORD: usize;
-    /// Bytes of a `struct timespec`.
+    /// The size of a `struct timespec`.
     const TIME: usize;
 
     /// The smallest alternate signal stack, in bytes.
@@ -61,7 +61,7 @@ pub trait Layout {
     /// EFAULT.
     fn put_action(address: usize, action: &Action) -> Result<()>;
 
-    /// Reads words that follow each other.
+    /// Reads consecutive words.
     ///
     /// # Errors
     /// EFAULT.
@@ -73,7 +73,7 @@ pub trait Layout {
         (word as i64) << unused >> unused
     }
 
-    /// Reads `long`s that follow each other.
+    /// Reads consecutive `long`s.
     ///
     /// # Errors
     /// EFAULT.
@@ -81,25 +81,25 @@ pub trait Layout {
         Ok(Self::words(address)?.map(Self::long))
     }
 
-    /// Writes words that follow each other, of each as much as fits.
+    /// Writes consecutive words, each cut to the size of a word.
     ///
     /// # Errors
     /// EFAULT.
     fn put_words<const N: usize>(address: usize, words: &[usize; N]) -> Result<()>;
 
-    /// Reads a `struct timespec` or, where its parts are words, a `struct timeval`.
+    /// Reads a `struct timespec` or, if its fields are words, a `struct timeval`.
     ///
     /// # Errors
     /// EFAULT.
     fn time(address: usize) -> Result<Pair>;
 
-    /// Writes a `struct timespec` or, where its parts are words, a `struct timeval`.
+    /// Writes a `struct timespec` or, if its fields are words, a `struct timeval`.
     ///
     /// # Errors
     /// EFAULT.
     fn put_time(address: usize, time: Pair) -> Result<()>;
 
-    /// Reads `count` `struct iovec`. A length that is negative is more than `isize::MAX`.
+    /// Reads `count` `struct iovec`s. A negative length is more than `isize::MAX`.
     ///
     /// # Errors
     /// EFAULT, ENOMEM.
@@ -114,7 +114,7 @@ pub trait Layout {
         Ok(pieces)
     }
 
-    /// Reads times that follow each other.
+    /// Reads consecutive times.
     ///
     /// # Errors
     /// EFAULT.
@@ -122,7 +122,7 @@ pub trait Layout {
         Ok([Self::time(address)?, Self::time(address + Self::TIME)?])
     }
 
-    /// Writes times that follow each other.
+    /// Writes consecutive times.
     ///
     /// # Errors
     /// EFAULT.
@@ -132,10 +132,10 @@ pub trait Layout {
     }
 }
 
-/// Words of `struct sigaction` before the mask: handler, flags, the restorer where the architecture
-/// has one.
+/// The words of `struct sigaction` before the mask: handler, flags, and the restorer if the
+/// architecture has one.
 const ACTION_WORDS: usize = 2 + arch::signal::HAS_RESTORER as usize;
-/// Where the mask, of 8 bytes, stands behind words of 32 bits.
+/// The offset of the mask, of 8 bytes, after 32-bit words.
 const COMPAT_MASK: usize = ACTION_WORDS * Compat::WORD;
 
 fn action_of(words: &[usize], mask: u64) -> Action {
@@ -151,10 +151,10 @@ fn words_of(action: &Action) -> [usize; 3] {
     [action.handler, action.flags, action.restorer]
 }
 
-/// The value read from `address`, or none if that is null.
+/// The value read from `address`, or `None` if that is null.
 ///
 /// # Errors
-/// Those of `read`.
+/// The errors of `read`.
 pub fn given<T>(address: usize, read: impl FnOnce(usize) -> Result<T>) -> Result<Option<T>> {
     match address {
         0 => Ok(None),
@@ -162,7 +162,7 @@ pub fn given<T>(address: usize, read: impl FnOnce(usize) -> Result<T>) -> Result
     }
 }
 
-/// Words of 64 bits.
+/// 64-bit words.
 pub struct Native;
 
 impl Layout for Native {
@@ -219,7 +219,7 @@ impl Layout for Native {
     }
 }
 
-/// Words of 32 bits, seconds too.
+/// 32-bit words, and 32-bit seconds.
 pub struct Compat;
 
 impl Layout for Compat {
@@ -277,7 +277,7 @@ impl Layout for Compat {
     }
 }
 
-/// 32-bit words with 64-bit times, as the calls whose names end in 64 have.
+/// 32-bit words with 64-bit times, for calls whose names end in 64.
 pub struct Compat64;
 
 impl Layout for Compat64 {
@@ -316,7 +316,7 @@ impl Layout for Compat64 {
 
     fn time(address: usize) -> Result<Pair> {
         let [seconds, rest] = Native::time(address)?;
-        // Beside a `long` of 32 bits lies padding of any content.
+        // The padding next to a 32-bit `long` may hold anything.
         Ok([seconds, i64::from(rest as i32)])
     }
 

@@ -26,14 +26,14 @@ pub fn prlimit64(pid: i32, kind: u32, new: usize, old: usize) -> Result<usize> {
     Ok(0)
 }
 
-/// Whether the current thread's real identities are all of those of `owner`.
+/// Whether the current thread's real IDs equal all those of `owner`.
 fn is_same_user(owner: &Credentials) -> bool {
     let own = current().credentials();
     [owner.uid, owner.euid, owner.suid] == [own.uid; 3]
         && [owner.gid, owner.egid, owner.sgid] == [own.gid; 3]
 }
 
-/// Reads and, if asked to, sets a limit of a process.
+/// Reads a limit of a process, and sets it if `new` is given.
 pub fn exchange(process: &Arc<Process>, kind: u32, new: Option<[usize; 2]>) -> Result<Limit> {
     let before = process.limits.get(kind)?;
     if let Some([soft, hard]) = new {

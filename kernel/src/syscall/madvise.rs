@@ -53,7 +53,7 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
     Ok(0)
 }
 
-/// Advice that changes how VMAs behave, or nothing, unless one of them is `refused`.
+/// Sets the flags of VMAs for advice, unless one of them is `refused`.
 fn advise(range: Range<usize>, advice: u32, refused: fn(&Vma) -> bool) -> Result<()> {
     let space = own_space()?;
     let loses = matches!(advice, MADV_FREE | MADV_DONTFORK | MADV_WIPEONFORK);
@@ -63,7 +63,7 @@ fn advise(range: Range<usize>, advice: u32, refused: fn(&Vma) -> bool) -> Result
     if !space.all_vmas(range.clone(), |vma| !refused(vma)) {
         return Err(Errno::EINVAL);
     }
-    // Another thread may seal some meanwhile.
+    // Another thread may seal some of them meanwhile.
     let may = |vma: &Vma| match loses && vma.keeps_content() {
         true => Err(Errno::EPERM),
         false if refused(vma) => Err(Errno::EINVAL),
@@ -80,12 +80,12 @@ fn advise(range: Range<usize>, advice: u32, refused: fn(&Vma) -> bool) -> Result
         MADV_NOHUGEPAGE => clear(Flags::HUGE).and_then(|()| set(Flags::NO_HUGE)),
         MADV_DONTDUMP => set(Flags::DONT_DUMP),
         MADV_DODUMP => clear(Flags::DONT_DUMP),
-        // Advice that asks for nothing.
+        // Advice without an effect.
         _ => covered(&space, range),
     }
 }
 
-/// process_madvise(2): advice that changes nothing a program sees, for memory of any process.
+/// process_madvise(2): only advice without a visible effect, for memory of any process.
 pub fn process_madvise<L: Layout>(
     fd: i32,
     pieces: usize,
@@ -101,7 +101,7 @@ pub fn process_madvise<L: Layout>(
     }
     let other = process.find_thread(|_| true).ok_or(Errno::ESRCH)?;
     let other = ptrace_access::look(&other, By::File, |thread| Ok(thread.space()));
-    // As mm_access() says it.
+    // The error of Linux's mm_access().
     let other = other.map_err(|error| match error {
         Errno::EPERM => Errno::EACCES,
         other => other,
@@ -131,20 +131,20 @@ pub fn process_madvise<L: Layout>(
     Ok(total)
 }
 
-/// MADV_POPULATE_READ and MADV_POPULATE_WRITE, where all VMAs have the right.
+/// MADV_POPULATE_READ and MADV_POPULATE_WRITE, if all VMAs have the right.
 fn touch(range: Range<usize>, right: Rights) -> Result<()> {
     let space = own_space()?;
     if vmas_of(&space, &range).any(|vma| !vma.rights.asked().contains(right)) {
         return Err(Errno::EINVAL);
     }
     match task::fault::populate(&space, range, right == Rights::WRITE) {
-        // A page beyond the end of a file.
+        // The page is beyond the end of its file.
         Err(Errno::ENXIO) => Err(Errno::EFAULT),
         result => result,
     }
 }
 
-/// MADV_REMOVE: holes in the files of shared mappings.
+/// MADV_REMOVE: punches holes in the files of shared mappings.
 fn remove(range: Range<usize>) -> Result<()> {
     let (space, mut at) = (own_space()?, range.start);
     while at < range.end {

@@ -17,10 +17,10 @@ use crate::task::limits::INFINITY;
 use crate::task::process::Mode;
 use crate::task::{self, personality};
 
-/// Pages that `mincore` answers for at a time.
+/// Pages for which `mincore` answers at a time.
 const CHUNK: usize = 256;
 
-/// The pages of `start`, a multiple of the page size, and `len` bytes.
+/// The pages of `len` bytes at `start`, which must be a multiple of the page size.
 pub(super) fn pages(start: usize, len: usize) -> Result<Range<usize>> {
     let end = start.checked_add(len).filter(|&end| end <= user_end());
     match end {
@@ -29,8 +29,8 @@ pub(super) fn pages(start: usize, len: usize) -> Result<Range<usize>> {
     }
 }
 
-/// Calls `call` with `address` without its tag; `error` if it has none. Most calls on memory ignore
-/// a tag, also where others do not (PR_SET_TAGGED_ADDR_CTRL).
+/// Calls `call` with `address` without its tag, or fails with `error` if the tag is invalid. Most
+/// calls on memory ignore a tag, even if others do not accept it (PR_SET_TAGGED_ADDR_CTRL).
 #[cold]
 pub(super) fn without_tag(
     address: usize,
@@ -43,7 +43,7 @@ pub(super) fn without_tag(
     }
 }
 
-/// As `pages`, but ENOMEM for addresses above those of programs.
+/// Like `pages`, but ENOMEM for addresses above the user range.
 pub(super) fn pages_or_enomem(start: usize, len: usize) -> Result<Range<usize>> {
     if !start.is_multiple_of(PAGE_SIZE) {
         return Err(Errno::EINVAL);
@@ -51,7 +51,7 @@ pub(super) fn pages_or_enomem(start: usize, len: usize) -> Result<Range<usize>> 
     pages(start, len).map_err(|_| Errno::ENOMEM)
 }
 
-/// ENOMEM unless all of the range is mapped.
+/// ENOMEM unless the whole range is mapped.
 pub(super) fn covered(space: &AddressSpace, range: Range<usize>) -> Result<()> {
     if space.covers(range) {
         Ok(())
@@ -60,7 +60,7 @@ pub(super) fn covered(space: &AddressSpace, range: Range<usize>) -> Result<()> {
     }
 }
 
-/// The VMAs of a space that a range touches.
+/// The VMAs of a space that intersect a range.
 pub(super) fn vmas_of(space: &AddressSpace, range: &Range<usize>) -> impl Iterator<Item = Vma> {
     let end = range.end;
     space
@@ -74,8 +74,7 @@ pub(super) fn own_space() -> Result<Arc<AddressSpace>> {
     task::current().space().ok_or(Errno::ENOMEM)
 }
 
-/// Whether `rights` imply the right to execute, where that can be had
-/// (READ_IMPLIES_EXEC).
+/// Whether `rights` imply the right to execute, for the current program (READ_IMPLIES_EXEC).
 #[inline]
 fn implies_execute(rights: Rights) -> bool {
     rights.contains(Rights::READ) && personality::has(personality::READ_IMPLIES_EXEC)
@@ -86,7 +85,7 @@ pub(super) fn is_never_executed(file: &File) -> bool {
     file.path().mount_flags() & MS_NOEXEC != 0
 }
 
-/// `rights`, with that to execute where new memory, of `file` if any, implies it.
+/// `rights`, plus execution if new memory, of `file` if any, implies it.
 #[inline]
 pub(super) fn implied(rights: Rights, file: Option<&File>) -> Rights {
     if implies_execute(rights) && !file.is_some_and(is_never_executed) {
@@ -96,8 +95,8 @@ pub(super) fn implied(rights: Rights, file: Option<&File>) -> Rights {
     }
 }
 
-/// `rights` with the rights that the architecture's own bits of `prot` add; none if it does not
-/// have all of these bits. They add nothing to PROT_NONE.
+/// `rights`, plus those that the architecture's own bits of `prot` add; `None` if it does not have
+/// all of these bits. They add nothing to PROT_NONE.
 #[cold]
 pub(super) fn with_specific(rights: Rights, prot: u32) -> Option<Rights> {
     let more = arch::specific_rights(prot)?;
@@ -108,8 +107,7 @@ pub(super) fn with_specific(rights: Rights, prot: u32) -> Option<Rights> {
     })
 }
 
-/// ENOMEM where private memory that is written to would be more than `limit` (RLIMIT_DATA) with
-/// `more` bytes.
+/// ENOMEM if private writable memory would exceed `limit` (RLIMIT_DATA) with `more` bytes.
 #[cold]
 pub(super) fn check_data(space: &AddressSpace, more: usize, limit: usize) -> Result<()> {
     let all = space.totals().data().checked_add(more);
@@ -124,8 +122,8 @@ fn is_data(vma: &Vma) -> bool {
     vma.rights.contains(Rights::WRITE) && !vma.is_shared() && !vma.flags.contains(Flags::GROWS_DOWN)
 }
 
-/// Whether the process gave up memory that it can both write and execute, or make executable later
-/// (PR_SET_MDWE).
+/// Whether the process renounced memory that it can both write and execute, or make executable
+/// later (PR_SET_MDWE).
 pub(super) fn gave_up_executable() -> bool {
     task::current().process().mode(Mode::NO_WRITE_EXECUTE)
 }
@@ -167,7 +165,7 @@ pub fn mprotect(addr: usize, len: usize, prot: u32) -> Result<usize> {
     protect(range, asked, grows, active::protect)
 }
 
-/// mprotect(2), after which the memory has tags (PROT_MTE).
+/// mprotect(2) with PROT_MTE, which gives the memory tags.
 #[cold]
 #[inline(never)]
 fn protect_with_tags(range: Range<usize>, asked: Rights, grows: u32) -> Result<usize> {
@@ -176,7 +174,7 @@ fn protect_with_tags(range: Range<usize>, asked: Rights, grows: u32) -> Result<u
     })
 }
 
-/// Gives a range the rights `asked` by `change`, if it may have them.
+/// Applies `change` to give a range the rights `asked`, if that is allowed.
 #[inline(always)]
 fn protect(
     mut range: Range<usize>,
@@ -205,7 +203,7 @@ fn protect(
     Ok(0)
 }
 
-/// EACCES unless all of a range may be executed already and will not be written (PR_SET_MDWE).
+/// EACCES unless the whole range is executable already and does not become writable (PR_SET_MDWE).
 #[cold]
 fn check_executable(range: &Range<usize>, rights: Rights) -> Result<()> {
     let executable = |vma: &Vma| vma.rights.contains(Rights::EXECUTE);
@@ -216,7 +214,7 @@ fn check_executable(range: &Range<usize>, rights: Rights) -> Result<()> {
     }
 }
 
-/// [`check_data`] of a range that is to be written.
+/// [`check_data`] for a range that becomes writable.
 #[cold]
 fn check_more_data(range: &Range<usize>, limit: usize) -> Result<()> {
     let space = own_space()?;
@@ -228,7 +226,7 @@ fn check_more_data(range: &Range<usize>, limit: usize) -> Result<()> {
     check_data(&space, more, limit)
 }
 
-/// Where the stack begins that `range` touches, for PROT_GROWSDOWN. Nothing grows upwards here.
+/// The start of the stack that `range` touches, for PROT_GROWSDOWN. No mapping here grows upwards.
 #[cold]
 fn start_of_growing(range: &Range<usize>, grows: u32) -> Result<usize> {
     let vma = vmas_of(&*own_space()?, range).next().ok_or(Errno::ENOMEM)?;
@@ -241,7 +239,7 @@ fn start_of_growing(range: &Range<usize>, grows: u32) -> Result<usize> {
     }
 }
 
-/// mseal(2): the VMAs of a range stay, with their rights.
+/// mseal(2): the VMAs of a range can no longer be unmapped or change their rights.
 pub fn mseal(addr: usize, len: usize, flags: usize) -> Result<usize> {
     let addr = uaccess::untagged(addr);
     let end = len.checked_next_multiple_of(PAGE_SIZE);
@@ -251,7 +249,7 @@ pub fn mseal(addr: usize, len: usize, flags: usize) -> Result<usize> {
     Ok(0)
 }
 
-/// cachestat(2): every page of a file in memory is in the cache, and none waits to be written back.
+/// cachestat(2): every page of a file in memory is in the cache, and none is dirty.
 pub fn cachestat(fd: i32, range: usize, to: usize, flags: u32) -> Result<usize> {
     const CHUNK: usize = 64;
     let file = opened(fd)?;

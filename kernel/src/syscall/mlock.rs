@@ -13,11 +13,11 @@ use crate::mm::vma::{Flags, Vma};
 use crate::mm::{AddressSpace, PAGE_SIZE};
 use crate::task;
 
-/// Refuses to lock `more` bytes of a space, in `range` or at a new place, beyond RLIMIT_MEMLOCK.
-/// Bytes of `range` that are locked already are not counted twice.
+/// Checks that locking `more` bytes of a space, in `range` or at a new address, does not exceed
+/// RLIMIT_MEMLOCK. Bytes of `range` that are locked already are not counted twice.
 ///
 /// # Errors
-/// EPERM (nothing may be locked), ENOMEM.
+/// EPERM (locking is not permitted), ENOMEM.
 fn check(space: &AddressSpace, more: usize, range: Range<usize>) -> Result<()> {
     if task::can(CAP_IPC_LOCK) {
         return Ok(());
@@ -40,7 +40,7 @@ fn check(space: &AddressSpace, more: usize, range: Range<usize>) -> Result<()> {
     Ok(())
 }
 
-/// How much the caller may lock, in bytes.
+/// The number of bytes that the caller may lock.
 pub(super) fn limit() -> usize {
     if task::can(CAP_IPC_LOCK) {
         usize::MAX
@@ -49,8 +49,8 @@ pub(super) fn limit() -> usize {
     }
 }
 
-/// Makes a new mapping present that is `locked`, unless its pages are locked when they are touched.
-/// As on Linux, it is no error when not all of it could be made present.
+/// Makes the pages of a new `locked` mapping present, unless they are locked on first access. As on
+/// Linux, it is no error if some could not be made present.
 pub(super) fn populate_new(range: Range<usize>, locked: Flags) {
     if locked.contains(Flags::LOCKED)
         && !locked.contains(Flags::LOCK_ON_FAULT)
@@ -60,12 +60,12 @@ pub(super) fn populate_new(range: Range<usize>, locked: Flags) {
     }
 }
 
-/// How pages are locked from now on: made present at once, or when they are touched.
+/// The flags for locking: present at once, or locked on first access.
 fn kind(on_fault: bool) -> Flags {
     Flags::LOCKED.with(Flags::LOCK_ON_FAULT, on_fault)
 }
 
-/// The pages of `addr` and `len` bytes, of which the first and the last may be covered in part.
+/// The pages that contain any of `len` bytes at `addr`.
 fn around(addr: usize, len: usize) -> Result<Range<usize>> {
     let addr = uaccess::untagged(addr);
     let start = addr / PAGE_SIZE * PAGE_SIZE;
@@ -120,7 +120,7 @@ pub fn mlockall(flags: u32) -> Result<usize> {
         for vma in space.vmas() {
             lock_vma(&space, &vma, kind(flags & MCL_ONFAULT != 0))?;
             if flags & MCL_ONFAULT == 0 && !vma.rights.is_none() {
-                // As on Linux, it is no error when not all could be made present.
+                // As on Linux, it is no error if some pages could not be made present.
                 let _ = task::fault::populate(&space, vma.range(), false);
             }
         }
@@ -138,11 +138,11 @@ pub fn munlockall() -> Result<usize> {
     Ok(0)
 }
 
-/// Locks one VMA of all, or unlocks it. As on Linux the rest follows where that fails, here also
-/// because another thread just moved it.
+/// Locks or unlocks one VMA of all. If that fails, the others are still handled, as on Linux; here
+/// it may also fail because another thread just moved the VMA.
 ///
 /// # Errors
-/// EINTR: the current thread is to die.
+/// EINTR: the current thread must die.
 fn lock_vma(space: &AddressSpace, vma: &Vma, flags: Flags) -> Result<()> {
     match space.lock_pages(vma.range(), flags) {
         Err(Errno::EINTR) => Err(Errno::EINTR),

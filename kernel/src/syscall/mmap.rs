@@ -23,7 +23,7 @@ use crate::mm::{
 use crate::task;
 use crate::task::limits::INFINITY;
 
-/// Where a file's bytes end at the latest (MAX_LFS_FILESIZE).
+/// The maximum offset of a file's end (MAX_LFS_FILESIZE).
 const MAX_OFFSET: usize = i64::MAX as usize;
 
 /// mmap(2).
@@ -38,7 +38,7 @@ pub fn mmap(
     map::<false>(addr, len, prot, flags, fd, offset)
 }
 
-/// mmap(2) with MAP_DROPPABLE, the only type that is left: memory that may be lost, and is neither
+/// mmap(2) with MAP_DROPPABLE, the last map type: memory that the kernel may drop, which is neither
 /// a stack nor locked.
 #[cold]
 fn map_droppable(addr: usize, len: usize, prot: u32, flags: u32) -> Result<usize> {
@@ -51,7 +51,7 @@ fn map_droppable(addr: usize, len: usize, prot: u32, flags: u32) -> Result<usize
     map::<true>(addr, len, prot, flags, -1, 0)
 }
 
-/// `rights` with those that the architecture's own bits of `prot` add.
+/// `rights`, plus those that the architecture's own bits of `prot` add.
 ///
 /// # Errors
 /// EINVAL: a file's pages have no tags.
@@ -73,7 +73,7 @@ fn add_specific(rights: Rights, prot: u32, file: Option<&Arc<File>>) -> Result<R
     Ok(rights.union(Rights::TAGGED))
 }
 
-/// The flags that were there before MAP_SHARED_VALIDATE, which refuses any other (LEGACY_MAP_MASK).
+/// The flags older than MAP_SHARED_VALIDATE, which refuses any other (LEGACY_MAP_MASK).
 const LEGACY: u32 = MAP_TYPE
     | MAP_FIXED
     | MAP_ANONYMOUS
@@ -125,7 +125,7 @@ fn map<const DROPPABLE: bool>(
         _ => return Err(Errno::EINVAL),
     };
     if flags & MAP_HUGETLB != 0 {
-        // No pages are set aside, and no file is made of them.
+        // There are no reserved huge pages, and no file system of them.
         return Err(if file.is_none() {
             Errno::ENOMEM
         } else {
@@ -191,13 +191,13 @@ fn map<const DROPPABLE: bool>(
         && !locked.contains(Flags::LOCK_ON_FAULT)
         && !rights.is_none()
     {
-        // Linux too keeps the mapping when not all of it could be made present.
+        // Linux too keeps the mapping if some pages could not be made present.
         let _ = task::fault::populate(&*own_space()?, start..start + page_up(len), false);
     }
     Ok(start)
 }
 
-/// The flags of a new VMA, by the flags of mmap(2).
+/// The flags of a new VMA for the flags of mmap(2).
 #[inline(always)]
 fn behaviour_of(flags: u32, shared: bool) -> Flags {
     let unreserved = flags & MAP_NORESERVE != 0 && !commit::is_strict();
@@ -208,11 +208,11 @@ fn behaviour_of(flags: u32, shared: bool) -> Flags {
         .with(Flags::NO_RESERVE, unreserved)
 }
 
-/// The pages of a file to map with `rights`; adds the file's limits to `behaviour`.
+/// The pages of a file to map with `rights`; adds the file's restrictions to `behaviour`.
 ///
 /// # Errors
-/// EACCES, EPERM: the file, its mount or its seals do not allow it. EINVAL: a mapping of a file
-/// does not grow, and no shared one of a disk that is read-only may write, now or later. ENODEV.
+/// EACCES, EPERM: the file, its mount or its seals do not allow it. EINVAL: the mapping of a file
+/// cannot grow, and a shared one of a read-only disk can never be writable. ENODEV.
 #[inline(always)]
 fn file_mapping(
     file: &Arc<File>,
@@ -249,7 +249,7 @@ fn file_mapping(
     Ok(mapping)
 }
 
-/// Where `flags` want a mapping, for which `addr` was given.
+/// The requested place of a mapping, according to `addr` and `flags`.
 #[inline(always)]
 fn place_of(addr: usize, flags: u32) -> Place {
     if flags & MAP_FIXED_NOREPLACE != 0 {
@@ -261,7 +261,7 @@ fn place_of(addr: usize, flags: u32) -> Place {
     }
 }
 
-/// [`check_data`] of a new mapping.
+/// [`check_data`] for a new mapping.
 #[cold]
 fn check_new_data(place: Place, len: usize, limit: usize) -> Result<()> {
     let space = own_space()?;
@@ -272,7 +272,7 @@ fn check_new_data(place: Place, len: usize, limit: usize) -> Result<()> {
     check_data(&space, len.saturating_sub(replaced), limit)
 }
 
-/// remap_file_pages(2): other pages of the file, from page `first` on, in a part of a shared
+/// remap_file_pages(2): maps other pages of the file, from page `first` on, in a part of a shared
 /// mapping. As on Linux, the part becomes a mapping of its own.
 pub fn remap_file_pages(
     start: usize,

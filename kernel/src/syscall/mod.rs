@@ -62,9 +62,9 @@ pub use watch::WATCHED;
 
 use crate::errno::Result;
 
-/// A value as a register holds it.
+/// A value that is passed in a register.
 pub trait Register {
-    /// The value that the program meant.
+    /// The value of the argument in `register`.
     fn from_register(register: usize) -> Self;
 }
 
@@ -83,7 +83,7 @@ registers!(usize, isize, u64, i64, u32, i32);
 
 /// A function that handles a system call with arguments `A`.
 pub trait Handler<A> {
-    /// Calls it with the six argument registers.
+    /// Calls the function with the six argument registers.
     fn handle(self, registers: [usize; 6]) -> Result<usize>;
 }
 
@@ -106,7 +106,7 @@ handlers!(A 0, B 1, C 2, D 3);
 handlers!(A 0, B 1, C 2, D 3, E 4);
 handlers!(A 0, B 1, C 2, D 3, E 4, F 5);
 
-/// Calls a handler; the result as the program gets it.
+/// Calls a handler; returns the result in the form that the program gets.
 #[inline(always)]
 fn invoke<A, H: Handler<A>>(handler: H, registers: [usize; 6]) -> isize {
     match handler.handle(registers) {

@@ -9,14 +9,14 @@ use crate::task::require;
 use alloc::vec::Vec;
 use linux_raw_sys::general::*;
 
-/// The most bytes of a source or of options.
+/// The maximum length of a source or of options.
 const TEXT_MAX: usize = 4096;
-/// The most bytes of a kind's name.
+/// The maximum length of a file system type.
 const KIND_MAX: usize = 64;
-/// The upper half of the flags, as programs once had to set it.
+/// The upper half of the flags, as old programs set it.
 const MAGIC: u32 = 0xc0ed_0000;
 
-/// The flags that select an action, and are no flags of a mount.
+/// Flags that select an action, rather than being stored in the mount.
 const ACTIONS: u32 = MS_REMOUNT
     | MS_BIND
     | MS_MOVE
@@ -83,8 +83,8 @@ fn named(source: usize) -> Result<Path> {
     path::resolve(AT_FDCWD, source, 0)
 }
 
-/// How mounts spread to other trees. There is one tree, so all are private and have no master;
-/// sharing them is refused.
+/// Sets the propagation of mounts to other trees. There is only one tree, so all mounts are private
+/// and have no master; sharing them is refused.
 fn propagate(target: &Path, kind: u32, all: bool) -> Result<()> {
     match kind {
         MS_PRIVATE => mount::set_unbindable(target, Some(false), all),

@@ -15,15 +15,15 @@ use crate::task::clock::Deadline;
 use crate::task::current;
 use alloc::sync::Arc;
 
-/// Words of a `struct mq_attr`: flags, messages at most, bytes in one at most, messages now, four
-/// of no use.
+/// The words of a `struct mq_attr`: flags, maximum number of messages, maximum size of one, present
+/// number of messages, four unused ones.
 const ATTRIBUTES: usize = 8;
 
 /// mq_open(2)
 pub fn mq_open<L: Layout>(name: usize, flags: u32, mode: u32, attributes: usize) -> Result<usize> {
     let wanted = given(attributes, L::longs::<ATTRIBUTES>)?;
     let name = UserPath::read(name)?;
-    // Without room for a descriptor no queue is made.
+    // No queue is created unless there is room for a descriptor.
     let fd = current().files().reserve()?;
     let opened = match mqueue::open(&name, flags) {
         Err(Errno::ENOENT) if flags & O_CREAT != 0 && !name.is_empty() => {
@@ -35,7 +35,7 @@ pub fn mq_open<L: Layout>(name: usize, flags: u32, mode: u32, attributes: usize)
         }
         other => other,
     };
-    // No program passes it on unawares.
+    // The descriptor is closed on exec.
     Ok(fd.install(opened?, true) as usize)
 }
 
@@ -94,7 +94,7 @@ pub fn mq_timedreceive<L: Layout>(
     Ok(data.len())
 }
 
-/// mq_notify(2): of `struct sigevent` the value, the signal and the kind of notification.
+/// mq_notify(2): uses the value, the signal and the kind of notification of `struct sigevent`.
 pub fn mq_notify<L: Layout>(fd: i32, event: usize) -> Result<usize> {
     let event = given(event, L::event)?;
     let method = match event {
@@ -105,7 +105,7 @@ pub fn mq_notify<L: Layout>(fd: i32, event: usize) -> Result<usize> {
                 check_signal(number)?;
                 NotifyMethod::Signal(number, value)
             }
-            // The C library starts the thread when the bytes at `value` come out of the socket.
+            // The C library starts the thread when it reads the bytes of `value` from the socket.
             (socket, SIGEV_THREAD) => {
                 let cookie = UserPtr::<[u8; COOKIE]>::new(value as usize).read()?;
                 let socket = opened(socket as i32)?;

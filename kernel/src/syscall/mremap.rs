@@ -109,7 +109,7 @@ fn duplicate(addr: usize, len: usize, place: Move) -> Result<usize> {
     Ok(start)
 }
 
-/// brk(2): never fails, returns where the heap ends.
+/// brk(2): never fails; returns the end of the heap.
 pub fn brk(end: usize) -> Result<usize> {
     let (limits, mut gone) = (limits(), Removed::new());
     let mut rights = Rights::READ.union(Rights::WRITE);
@@ -125,7 +125,7 @@ pub fn brk(end: usize) -> Result<usize> {
     moved.0.or_else(|large| {
         let space = own_space()?;
         let unmapped = space.unmap(large, &mut gone);
-        // 0 is below the heap, and moves nothing.
+        // 0 is below the heap, and changes nothing.
         let end = if unmapped.is_ok() { end } else { 0 };
         let moved = space.set_heap_end(end, rights, &limits, &mut gone);
         moved.map_err(|_| Errno::ENOMEM)

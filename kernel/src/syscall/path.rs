@@ -10,14 +10,14 @@ use alloc::vec::Vec;
 use core::ops::Deref;
 use linux_raw_sys::general::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_PATH};
 
-/// Paths up to this length are kept on the stack.
+/// The maximum length of paths that are kept on the stack.
 const SHORT: usize = 64;
 
 /// A path copied from the program.
 pub enum UserPath {
-    /// A path that fits here, and its length.
+    /// A short path and its length.
     Short([u8; SHORT], usize),
-    /// A longer one.
+    /// A longer path.
     Long(Vec<u8>),
 }
 
@@ -26,7 +26,7 @@ impl UserPath {
     #[inline]
     pub fn read(address: usize) -> Result<Self> {
         let mut bytes = [0; SHORT];
-        // Up to the page's end at first: the next may not be there.
+        // First only up to the page's end, since the next page may be unmapped.
         let part = SHORT.min(crate::mm::PAGE_SIZE - address % crate::mm::PAGE_SIZE);
         let count = user::copy_from(address, &mut bytes[..part]);
         match bytes[..count].iter().position(|&byte| byte == 0) {
@@ -53,7 +53,7 @@ pub fn file(fd: i32) -> Result<Arc<File>> {
     current().file(fd)
 }
 
-/// The open file of a descriptor, but EBADF for O_PATH: most calls need more than a path.
+/// The open file of a descriptor, but EBADF for O_PATH, since most calls need more than a path.
 #[inline]
 pub fn opened(fd: i32) -> Result<Arc<File>> {
     let file = file(fd)?;
@@ -63,7 +63,7 @@ pub fn opened(fd: i32) -> Result<Arc<File>> {
     Ok(file)
 }
 
-/// Where a path of an `…at` call starts: `None` for the current directory.
+/// The directory at which the path of an `…at` call starts: `None` for the current directory.
 pub fn base(directory: i32, path: &[u8]) -> Result<Option<Path>> {
     if directory == AT_FDCWD || path.first() == Some(&b'/') {
         return Ok(None);
@@ -79,7 +79,7 @@ pub fn resolve(directory: i32, path: usize, flags: u32) -> Result<Path> {
     resolve_bytes(directory, &UserPath::read(path)?, flags)
 }
 
-/// Resolves a path that was copied already.
+/// Resolves a path that has been copied already.
 pub fn resolve_bytes(directory: i32, path: &[u8], flags: u32) -> Result<Path> {
     let from = base(directory, path)?;
     let context = current().fs();

@@ -37,7 +37,7 @@ pub fn pidfd_open(pid: i32, flags: u32) -> Result<usize> {
     Ok(current().files().add(file, true)? as usize)
 }
 
-/// The process that a file stands for: a pidfd, or a directory of procfs.
+/// The process that a file refers to: a pidfd, or a directory of procfs.
 fn process_of(file: &File) -> Result<Arc<Process>> {
     match file.ops_as::<PidFd>() {
         Some(of) => of.process().cloned(),

@@ -8,10 +8,10 @@ use crate::mm::user::{UserPtr, read_cstr};
 use crate::task::current;
 use linux_raw_sys::general::*;
 
-/// A pipe for the kernel's notifications (linux/watch_queue.h).
+/// A pipe for kernel notifications (linux/watch_queue.h).
 const O_NOTIFICATION_PIPE: u32 = O_EXCL;
 
-/// The flags there are; the list has O_DIRECT as RISC-V does.
+/// The known flags; the list has the value of O_DIRECT on RISC-V.
 const PIPE_FLAGS: u32 = O_CLOEXEC | O_NONBLOCK | O_DIRECT;
 const _: () = assert!(
     abi::options::PIPE.mask() as u32 == PIPE_FLAGS & !O_DIRECT | 0o40000,
@@ -21,7 +21,7 @@ const _: () = assert!(
 /// pipe2(2)
 pub fn pipe2(to: usize, flags: u32) -> Result<usize> {
     check_flags(flags, PIPE_FLAGS | O_NOTIFICATION_PIPE)?;
-    // As of a Linux without CONFIG_WATCH_QUEUE.
+    // The error of a Linux without CONFIG_WATCH_QUEUE.
     if flags & O_NOTIFICATION_PIPE != 0 {
         return Err(Errno::ENOPKG);
     }
@@ -42,7 +42,7 @@ pub fn eventfd2(count: u32, flags: u32) -> Result<usize> {
     Ok(current().files().add(file, flags & EFD_CLOEXEC != 0)? as usize)
 }
 
-/// Where MFD_HUGETLB says how large pages are to be (MFD_HUGE_MASK).
+/// The bits of MFD_HUGETLB that select the size of huge pages (MFD_HUGE_MASK).
 const HUGE_SIZES: u32 = 0x3f << 26;
 
 /// memfd_create(2)
@@ -64,7 +64,7 @@ pub fn memfd_create(name: usize, flags: u32) -> Result<usize> {
             error
         }
     })?;
-    // As of a Linux without CONFIG_HUGETLBFS.
+    // The error of a Linux without CONFIG_HUGETLBFS.
     if huge {
         return Err(Errno::ENOSYS);
     }

@@ -25,7 +25,7 @@ struct PollFd {
     returned: u16,
 }
 
-/// One file that is waited for.
+/// A file to wait for.
 struct Watched {
     file: Option<Arc<File>>,
     wanted: Events,
@@ -33,7 +33,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Looks at the file; with `table`, asks to be notified when it changes.
+    /// Polls the file; with `table`, registers for a notification when it changes.
     fn look(&mut self, mut table: Option<&mut PollTable>) -> bool {
         if let Some(file) = &self.file {
             if let Some(table) = &mut table {
@@ -45,7 +45,7 @@ impl Watched {
     }
 }
 
-/// The most slack that a wait's length gives it, in ns (Linux's MAX_SLACK).
+/// The maximum slack that follows from the length of a wait, in ns (Linux's MAX_SLACK).
 const LONGEST_SLACK: u64 = 100_000_000;
 
 /// The time until which to wait, in ticks; `None` for ever.
@@ -53,7 +53,7 @@ const LONGEST_SLACK: u64 = 100_000_000;
 pub struct Deadline(pub Option<u64>);
 
 impl Deadline {
-    /// After seconds and nanoseconds; EINVAL when they are none.
+    /// After seconds and nanoseconds; EINVAL if they are invalid.
     pub fn after([seconds, nanoseconds]: [i64; 2]) -> Result<Self> {
         if seconds < 0 || !(0..1_000_000_000).contains(&nanoseconds) {
             return Err(Errno::EINVAL);
@@ -74,7 +74,7 @@ impl Deadline {
         Deadline(ns.map(|ns| time::now_ticks() + time::ns_to_ticks(ns)))
     }
 
-    /// From a `struct timespec` of the program, if there is one.
+    /// From a program's `struct timespec`, if there is one.
     pub fn read<L: Layout>(address: usize) -> Result<Self> {
         match given(address, L::time)? {
             None => Ok(Deadline(None)),
@@ -82,15 +82,14 @@ impl Deadline {
         }
     }
 
-    /// The time left, unless it is for ever.
+    /// The remaining time, unless it is for ever.
     pub fn left(self) -> Option<[i64; 2]> {
         let left = |deadline: u64| ticks_to_ns(deadline.saturating_sub(now_ticks()));
         self.0.map(|deadline| timespec(left(deadline)))
     }
 
-    /// By how many ticks the wait may end later, as Linux's `select_estimate_accuracy` has it: a
-    /// thousandth of the time left, more where others come first, and no less than the thread's own
-    /// slack.
+    /// The slack of the wait in ticks, as in Linux's `select_estimate_accuracy`: a thousandth of
+    /// the remaining time, more for a positive nice value, and at least the thread's own slack.
     pub fn slack(self) -> u64 {
         let thread = current();
         let Some(deadline) = self.0.filter(|_| !thread.sched.is_real_time()) else {
@@ -103,7 +102,7 @@ impl Deadline {
             .max(thread.slack_ticks())
     }
 
-    /// Writes the time left to where the program gave the time. It is no error when that cannot be
+    /// Writes the remaining time to the program's timeout. It is no error if that cannot be
     /// written.
     pub fn write_left(self, address: usize, write: impl FnOnce([i64; 2]) -> Result<()>) {
         let keeps = personality::has(personality::STICKY_TIMEOUTS);
@@ -113,7 +112,7 @@ impl Deadline {
     }
 }
 
-/// Waits until one of `watched` is ready; how many are.
+/// Waits until one of `watched` is ready; returns the number of ready ones.
 fn wait(watched: &mut [Watched], deadline: Deadline) -> Result<usize> {
     let ready = look(watched, None);
     if ready > 0
@@ -146,7 +145,7 @@ fn look_and_wait(
     Ok(ready)
 }
 
-/// How many files are looked at before others may run.
+/// The number of files that are polled before others may run.
 const AT_ONCE: usize = 256;
 
 fn look(watched: &mut [Watched], mut table: Option<&mut PollTable>) -> usize {
@@ -163,7 +162,7 @@ fn look(watched: &mut [Watched], mut table: Option<&mut PollTable>) -> usize {
     ready
 }
 
-/// Waits for the files that `count` `struct pollfd` name; how many are ready.
+/// Waits for the files of `count` `struct pollfd`s; returns the number of ready ones.
 pub fn poll_until(address: usize, count: usize, deadline: Deadline) -> Result<usize> {
     if count > current().open_files_limit() {
         return Err(Errno::EINVAL);
@@ -198,7 +197,8 @@ pub fn poll_until(address: usize, count: usize, deadline: Deadline) -> Result<us
         });
     }
     let ready = wait(&mut watched, deadline);
-    // Also where a signal ended it, and no more than that: another thread may change the rest.
+    // Written even if a signal ended the wait, and only this field, since another thread may change
+    // the rest.
     for (at, one) in watched.iter().enumerate() {
         if at % AT_ONCE == AT_ONCE - 1 {
             cond_resched();
@@ -223,7 +223,7 @@ pub fn ppoll<L: Layout>(
     result
 }
 
-/// Runs `wait` with the signal mask that the program gave, if it gave one.
+/// Runs `wait` with the program's signal mask, if it gave one.
 pub fn with_mask(
     address: usize,
     size: usize,
@@ -242,11 +242,11 @@ pub fn with_mask(
 /// The three sets of select, one after the other.
 struct Sets {
     words: Vec<u64>,
-    /// Words in each.
+    /// The number of words in each set.
     len: usize,
 }
 
-/// By set: the events that make a descriptor a member of the result.
+/// The events of each set that make a descriptor a member of the result.
 const SET_EVENTS: [Events; 3] = [
     Events::IN
         .union(Events::IN_NORMAL)
@@ -257,7 +257,7 @@ const SET_EVENTS: [Events; 3] = [
 ];
 
 impl Sets {
-    /// Reads the sets of descriptors below `count`, which are as many bytes.
+    /// Reads the sets of descriptors below `count`, of `bytes` bytes each.
     fn read(addresses: [usize; 3], count: usize, bytes: usize) -> Result<Self> {
         let len = count.div_ceil(64);
         let mut words = Vec::new();
@@ -289,7 +289,7 @@ impl Sets {
         self.words[set * self.len + fd / 64] &= !(1 << (fd % 64));
     }
 
-    /// The descriptors that are in any set.
+    /// The descriptors that are members of any set.
     fn members(&self) -> impl Iterator<Item = usize> {
         (0..self.len).flat_map(|at| {
             let any = (0..3).fold(0, |any, set| any | self.words[set * self.len + at]);
@@ -309,8 +309,8 @@ impl Sets {
     }
 }
 
-/// Waits for the descriptors below `count` in three sets; how many memberships are left in them.
-/// Members beyond the table of descriptors are left as they are.
+/// Waits for the descriptors below `count` in three sets; returns the number of memberships left in
+/// them. Members beyond the descriptor table are left unchanged.
 pub fn select<L: Layout>(count: usize, addresses: [usize; 3], deadline: Deadline) -> Result<usize> {
     let count = count.min(current().files().size());
     let bytes = count.div_ceil(8 * L::WORD) * L::WORD;

@@ -18,15 +18,15 @@ use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::{CAP_SETPCAP, CAP_SYS_RESOURCE};
 use zerocopy::{Immutable, IntoBytes};
 
-/// Capabilities that there are.
+/// The number of capabilities.
 const CAPABILITIES: usize = ALL_CAPABILITIES.count_ones() as usize;
 
 /// Arguments after the option.
 type Arguments = [usize; 4];
 type Handler = fn(Arguments) -> Result<usize>;
 
-/// Makes `handler`, which finds the function of an option, and has the compiler compare the options
-/// with those of `abi`.
+/// Defines `handler`, which finds the function of an option, and compares the options with those of
+/// `abi` at compile time.
 macro_rules! dispatch {
     ($($option:ident => $handler:expr,)*) => {
         fn handler(option: u32) -> Option<Handler> {
@@ -153,18 +153,18 @@ pub fn prctl(option: u32, a: usize, b: usize, c: usize, d: usize) -> Result<usiz
     handler(option).ok_or(Errno::EINVAL)?([a, b, c, d])
 }
 
-/// Whether the current program's addresses have room for a tag that system calls may take.
+/// Whether the current program's addresses have room for a tag.
 fn has_tags() -> bool {
     arch::ADDRESS_TAGS && !current().arch.is_compat()
 }
 
-/// What PR_GET_TAGGED_ADDR_CTRL tells of a thread.
+/// The value of PR_GET_TAGGED_ADDR_CTRL for a thread.
 pub fn tagged_addresses(thread: &Thread) -> usize {
     let enabled = usize::from(thread.tags_addresses()) * PR_TAGGED_ADDR_ENABLE as usize;
     enabled | arch::tag_checks(&thread.arch)
 }
 
-/// PR_SET_TAGGED_ADDR_CTRL of a thread.
+/// PR_SET_TAGGED_ADDR_CTRL for a thread.
 ///
 /// # Errors
 /// EINVAL.
@@ -183,7 +183,7 @@ fn expect(fits: bool) -> Result<()> {
     if fits { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-/// A choice, of which there are none with as many bits; EINVAL.
+/// An argument that must fit in 32 bits; EINVAL otherwise.
 fn narrow(choice: usize) -> Result<u32> {
     choice.try_into().map_err(|_| Errno::EINVAL)
 }
@@ -284,7 +284,7 @@ fn check_may_set(who: &Credentials) -> Result<()> {
     }
 }
 
-/// PR_SET_SECCOMP: the old way to call seccomp(2).
+/// PR_SET_SECCOMP: the old form of seccomp(2).
 fn set_seccomp(mode: u32, program: usize) -> Result<usize> {
     match mode {
         SECCOMP_MODE_STRICT => {
@@ -296,7 +296,7 @@ fn set_seccomp(mode: u32, program: usize) -> Result<usize> {
     }
 }
 
-/// PR_CAP_AMBIENT: capabilities that stay when a program without privileges is begun.
+/// PR_CAP_AMBIENT: capabilities that are kept when an unprivileged program is executed.
 fn ambient(operation: u32, capability: usize, c: usize, d: usize) -> Result<usize> {
     let thread = current();
     let any = operation == PR_CAP_AMBIENT_CLEAR_ALL;
@@ -334,7 +334,7 @@ fn set_mode(mode: u32, on: bool) {
         .set_modes(mode, if on { mode } else { 0 });
 }
 
-/// Sets or clears bits of the thread's that its children inherit.
+/// Sets or clears bits of the thread that its children inherit.
 fn set_inherited(bits: u8, on: bool) {
     let (set, cleared) = if on { (bits, 0) } else { (0, bits) };
     current().change_inherited(set, cleared);
@@ -346,8 +346,8 @@ fn mode(arguments: Arguments, mode: u32) -> Result<usize> {
     Ok(current().process().mode(mode).into())
 }
 
-/// PR_SET_MM, which the privileged may do, and nobody here: where the parts of a program lie is
-/// exec's to say.
+/// PR_SET_MM, which privileged programs may call, but which is not supported: only exec sets the
+/// addresses of a program's parts.
 fn set_memory_map([part, _, more, last]: Arguments) -> Result<usize> {
     let takes_more = [PR_SET_MM_AUXV, PR_SET_MM_MAP, PR_SET_MM_MAP_SIZE].contains(&(part as u32));
     expect(last == 0 && (more == 0 || takes_more))?;
@@ -369,7 +369,7 @@ fn set_memory_failure([operation, policy, rest @ ..]: Arguments) -> Result<usize
     Ok(0)
 }
 
-/// PR_GET_AUXV: as much of the auxiliary vector as there is room for; its length.
+/// PR_GET_AUXV: copies as much of the auxiliary vector as there is room for; returns its length.
 fn auxiliary(to: usize, room: usize) -> Result<usize> {
     let place = current().process().image().auxiliary;
     let mut vector = Vec::new();
@@ -381,7 +381,7 @@ fn auxiliary(to: usize, room: usize) -> Result<usize> {
     Ok(place.len())
 }
 
-/// The first 15 bytes of a name, or fewer where a zero ends it.
+/// The first 15 bytes of a name, or fewer if a zero ends it.
 fn read_name(address: usize) -> Result<[u8; 15]> {
     let mut name = [0; 15];
     for (at, byte) in name.iter_mut().enumerate() {
@@ -393,7 +393,7 @@ fn read_name(address: usize) -> Result<[u8; 15]> {
     Ok(name)
 }
 
-/// The argument by which personality(2) only asks.
+/// The argument with which personality(2) only reads.
 const ASK: u32 = u32::MAX;
 
 /// personality(2)

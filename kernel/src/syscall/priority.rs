@@ -26,18 +26,18 @@ struct Attributes {
     clamps: [u32; 2],
 }
 
-/// Bytes of the first `struct sched_attr` that there was, and of today's.
+/// The sizes of the original `struct sched_attr`, and of the present one.
 const FIRST: usize = 48;
 const WHOLE: usize = size_of::<Attributes>();
-/// SCHED_FLAG_KEEP_POLICY, SCHED_FLAG_KEEP_PARAMS, and all that are known.
+/// SCHED_FLAG_KEEP_POLICY, SCHED_FLAG_KEEP_PARAMS, and all known flags.
 const KEEP_POLICY: u64 = 8;
 const KEEP_PARAMETERS: u64 = 16;
 const FLAGS: u64 = abi::options::SCHED_FLAGS.mask() | CLAMPS;
-/// SCHED_FLAG_UTIL_CLAMP: how fast the CPU is to run, which nothing here decides.
+/// SCHED_FLAG_UTIL_CLAMP: hints for the CPU's frequency, which are not supported.
 const CLAMPS: u64 = 0x60;
 /// SCHED_FLAG_RESET_ON_FORK
 const RESET_ON_FORK: u64 = 1;
-/// The shortest time that a deadline's thread may run in a period, in ns.
+/// The shortest runtime of a deadline thread, in ns.
 const SHORTEST: u64 = 1024;
 
 /// sched_setattr(2)
@@ -91,7 +91,7 @@ pub fn sched_setattr(tid: i32, attributes: usize, flags: u32) -> Result<usize> {
             return Err(Errno::EINVAL);
         }
     }
-    // The nice values of threads of other policies stay as they are.
+    // The nice value of a thread with another policy is unchanged.
     let is_fair = matches!(policy, SCHED_NORMAL | SCHED_BATCH);
     let nice = is_fair.then(|| given.nice.clamp(-20, 19));
     sched::check_change(&subject, policy | reset, given.priority, nice)?;
@@ -104,7 +104,7 @@ pub fn sched_setattr(tid: i32, attributes: usize, flags: u32) -> Result<usize> {
         return Ok(0);
     }
     if policy == SCHED_DEADLINE {
-        // No time is set aside for such threads, so none is admitted.
+        // No time is reserved for such threads, so none is admitted.
         return Err(Errno::EBUSY);
     }
     subject.set_policy(policy | reset, given.priority);
@@ -137,13 +137,13 @@ pub fn sched_getattr(tid: i32, to: usize, size: u32, flags: u32) -> Result<usize
     Ok(0)
 }
 
-/// Where a priority of input and output holds its class (include/uapi/linux/ioprio.h).
+/// The shift of the class in an I/O priority (include/uapi/linux/ioprio.h).
 const CLASS_SHIFT: u32 = 13;
 const NONE: u32 = 0;
 const REAL_TIME: u32 = 1;
 const BEST_EFFORT: u32 = 2;
 const IDLE: u32 = 3;
-/// Levels of a class; the bits above them are hints to the device (IOPRIO_HINT).
+/// The levels of a class; the bits above them are hints to the device (IOPRIO_HINT).
 const LEVELS: u32 = 8;
 
 const _: () = assert!(
@@ -156,7 +156,7 @@ const _: () = assert!(
     "abi and ioprio_set disagree"
 );
 
-/// The numbers of getpriority(2) for those of ioprio_get(2).
+/// Converts the numbers of ioprio_get(2) to those of getpriority(2).
 fn kind(which: u32) -> Result<u32> {
     which
         .checked_sub(1)
@@ -164,7 +164,7 @@ fn kind(which: u32) -> Result<u32> {
         .ok_or(Errno::EINVAL)
 }
 
-/// EPERM unless the caller may set the priority of somebody of such credentials.
+/// EPERM unless the caller may set the I/O priority of a thread with these credentials.
 fn check_io_owner(owner: &Credentials) -> Result<()> {
     let own = current().credentials();
     let covers = owner.permitted & !own.permitted == 0;
@@ -176,7 +176,7 @@ fn check_io_owner(owner: &Credentials) -> Result<()> {
 }
 
 impl Subject {
-    /// What has ended has no context of input and output any more.
+    /// A thread that has ended has no I/O context any more.
     fn io_priority(&self) -> u32 {
         match self {
             Subject::Living(thread) => thread.io_priority(),
@@ -206,14 +206,15 @@ pub fn ioprio_set(which: u32, who: i32, priority: u32) -> Result<usize> {
         subject.set_io_priority(priority)
     };
     match (kind(which)?, who) {
-        // As on Linux, where 0 is whom it says, not the caller.
+        // As on Linux, 0 is user 0 here, rather than the caller.
         (sched::PRIO_USER, 0) => sched::each_of_user(0, set)?,
         (kind, who) => each(kind, who, set)?,
     }
     Ok(0)
 }
 
-/// ioprio_get(2): of several threads the highest, of one what was set.
+/// ioprio_get(2): the highest priority of several threads; for a single one, the value that was
+/// set.
 pub fn ioprio_get(which: u32, who: i32) -> Result<usize> {
     let kind = kind(which)?;
     let mut best = None;
@@ -228,7 +229,7 @@ pub fn ioprio_get(which: u32, who: i32) -> Result<usize> {
     best.map(|best| best as usize).ok_or(Errno::ESRCH)
 }
 
-/// The priority of who was given none: it follows from how they are scheduled.
+/// The I/O priority of a thread for which none was set, which follows from its scheduling.
 fn usual(subject: &Subject) -> u32 {
     let class = match subject.policy().0 {
         SCHED_IDLE => IDLE,

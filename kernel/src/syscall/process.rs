@@ -25,7 +25,7 @@ pub fn getppid() -> Result<usize> {
     Ok(current().process().parent() as usize)
 }
 
-/// exit(2): of the thread.
+/// exit(2): ends the thread.
 pub fn exit(code: u32) -> Result<usize> {
     task::exit_alone(code & 0xff)
 }
@@ -106,7 +106,7 @@ pub fn clone3(arguments: usize, size: usize) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     if read.flags & CLONE_INTO_CGROUP != 0 {
-        // No descriptor is a control group's.
+        // No descriptor refers to a control group.
         let inside = size >= known && read.cgroup <= i32::MAX as u64;
         return Err(if inside { Errno::EBADF } else { Errno::EINVAL });
     }
@@ -129,9 +129,9 @@ pub fn clone3(arguments: usize, size: usize) -> Result<usize> {
     Ok(cloned.finish())
 }
 
-/// The number that the child is to have; 0 for any.
+/// The requested number of the child; 0 for any.
 fn chosen_number(read: &CloneArguments) -> Result<i32> {
-    // There is one PID namespace, so one number can be asked for.
+    // There is one PID namespace, so only one number can be requested.
     if read.set_tid_size > 1 || (read.set_tid == 0) != (read.set_tid_size == 0) {
         return Err(Errno::EINVAL);
     }
@@ -146,7 +146,7 @@ fn chosen_number(read: &CloneArguments) -> Result<i32> {
     Ok(tid)
 }
 
-/// Requires zeroes beyond the `known` part of a structure of `size` bytes.
+/// Requires zeroes after the `known` part of a structure of `size` bytes.
 ///
 /// # Errors
 /// E2BIG, EFAULT.
@@ -186,8 +186,9 @@ pub fn unshare(flags: u32) -> Result<usize> {
     Ok(0)
 }
 
-/// setns(2): there is one namespace of each kind, which the caller is in. Nobody enters that of
-/// users again on Linux; that of mounts would begin at the root again, which is not done.
+/// setns(2): there is one namespace of each kind, which the caller is in already. On Linux a
+/// process cannot re-enter its user namespace; re-entering the mount namespace would reset root and
+/// directory, which is not supported.
 pub fn setns(fd: i32, kind: u32) -> Result<usize> {
     let file = file(fd)?;
     let namespace = namespaces::of(&file).ok_or(Errno::EINVAL)?;
@@ -212,7 +213,7 @@ pub fn setpgid(pid: i32, group: i32) -> Result<usize> {
     Ok(0)
 }
 
-/// The process that has the number `id`, or a thread with it; for 0 the current one.
+/// The process that has the number `id`, or that has a thread with it; for 0 the current one.
 fn process_of(id: i32) -> Result<Arc<Process>> {
     match id {
         0 => Ok(current().process().clone()),

@@ -100,7 +100,7 @@ pub fn ptrace<L: Layout>(request: usize, tid: i32, address: usize, data: usize) 
         PTRACE_GET_SYSCALL_INFO => return call_info(tid, address, data),
         PTRACE_GET_RSEQ_CONFIGURATION => return rseq_configuration(tid, address, data),
         _ => {
-            // An unknown request still checks that the caller traces the thread.
+            // Even for an unknown request, the caller must trace the thread.
             ptrace::with_stopped(tid, |_, _| Ok(()))?;
             return Err(Errno::EIO);
         }
@@ -108,8 +108,8 @@ pub fn ptrace<L: Layout>(request: usize, tid: i32, address: usize, data: usize) 
     Ok(0)
 }
 
-/// PTRACE_PEEKSIGINFO: copies signals that wait for the thread or its process; `asked` is a
-/// `struct ptrace_peeksiginfo_args`.
+/// PTRACE_PEEKSIGINFO: copies pending signals of the thread or its process; `asked` is a `struct
+/// ptrace_peeksiginfo_args`.
 fn peek_signals<L: Layout>(tid: i32, asked: usize, to: usize) -> Result<usize> {
     ptrace::with_stopped(tid, |_, _| Ok(()))?;
     let [first, packed] = UserPtr::<[u64; 2]>::new(asked).read()?;
@@ -139,7 +139,7 @@ fn peek_signals<L: Layout>(tid: i32, asked: usize, to: usize) -> Result<usize> {
 }
 
 /// Checks that the caller may see the filters of its tracee: EACCES unless it is privileged and has
-/// none itself.
+/// no filters itself.
 fn may_see_filters() -> Result<()> {
     if can(CAP_SYS_ADMIN) && current().seccomp.mode() == SECCOMP_MODE_DISABLED {
         Ok(())
@@ -148,8 +148,8 @@ fn may_see_filters() -> Result<()> {
     }
 }
 
-/// PTRACE_SECCOMP_GET_FILTER: the instructions of a filter, the oldest of which is number 0; how
-/// many there are.
+/// PTRACE_SECCOMP_GET_FILTER: copies the instructions of a filter, of which number 0 is the oldest;
+/// returns their number.
 fn filter(tid: i32, number: usize, to: usize) -> Result<usize> {
     let thread = ptrace::with_stopped(tid, |thread, _| Ok(thread.clone()))?;
     may_see_filters()?;
@@ -161,8 +161,8 @@ fn filter(tid: i32, number: usize, to: usize) -> Result<usize> {
     Ok(words.len())
 }
 
-/// PTRACE_SECCOMP_GET_METADATA: `data` is a `struct seccomp_metadata` of `size` bytes, which names
-/// the filter.
+/// PTRACE_SECCOMP_GET_METADATA: `data` is a `struct seccomp_metadata` of `size` bytes, which
+/// selects the filter.
 fn filter_metadata(tid: i32, size: usize, data: usize) -> Result<usize> {
     let thread = ptrace::with_stopped(tid, |thread, _| Ok(thread.clone()))?;
     may_see_filters()?;
@@ -184,8 +184,8 @@ fn kill(tid: i32) -> Result<()> {
     Ok(())
 }
 
-/// The memory of a stopped thread that the current process traces, unless it is a program that its
-/// tracer may not see.
+/// The memory of a stopped thread that the current process traces, unless its tracer may not see
+/// the program's memory.
 fn stopped_space(tid: i32) -> Result<Arc<AddressSpace>> {
     ptrace::with_stopped(tid, |thread, tracee| {
         let space = thread.space().ok_or(Errno::ESRCH)?;
@@ -214,7 +214,7 @@ fn registers<L: Layout>(request: u32, tid: i32, kind: usize, data: usize) -> Res
         let whole = regset::get(&thread.arch, compat, kind)?;
         Ok((whole, regset::slot(compat, kind)))
     })?;
-    // Debuggers find out by this how wide registers are.
+    // Debuggers use this to find out the width of registers.
     if len % slot != 0 {
         return Err(Errno::EINVAL);
     }
@@ -237,12 +237,12 @@ fn registers<L: Layout>(request: u32, tid: i32, kind: usize, data: usize) -> Res
     L::put_words(data, &[base, len])
 }
 
-/// Requests of arm64 alone (arch/arm64/include/uapi/asm/ptrace.h).
+/// Requests that only arm64 has (arch/arm64/include/uapi/asm/ptrace.h).
 const PTRACE_PEEKMTETAGS: u32 = 33;
 const PTRACE_POKEMTETAGS: u32 = 34;
 
-/// PTRACE_PEEKMTETAGS and PTRACE_POKEMTETAGS: copies tags of a stopped thread's memory, one a byte;
-/// `data` is a `struct iovec`, which then says how many.
+/// PTRACE_PEEKMTETAGS and PTRACE_POKEMTETAGS: copies tags of a stopped thread's memory, one per
+/// byte; `data` is a `struct iovec`, whose length is then set to the number copied.
 fn memory_tags<L: Layout>(tid: i32, address: usize, data: usize, write: bool) -> Result<()> {
     let (space, allowed) = ptrace::with_stopped(tid, |thread, tracee| {
         let space = thread.space();
@@ -269,7 +269,7 @@ fn memory_tags<L: Layout>(tid: i32, address: usize, data: usize, write: bool) ->
         let tags = &mut tags[..most];
         let buffer = UserSlice::new(base + done, most);
         let there = if write {
-            // What cannot be read of the buffer is not written.
+            // Tags that cannot be read from the buffer are not written.
             let got = buffer.copy_in_part(tags);
             let written = space.write_tags(at, &tags[..got]);
             written.map(|()| got)
@@ -293,7 +293,7 @@ fn memory_tags<L: Layout>(tid: i32, address: usize, data: usize, write: bool) ->
 /// NT_ARM_TAGGED_ADDR_CTRL: the value of PR_GET_TAGGED_ADDR_CTRL.
 const TAGGED_ADDRESSES: u32 = 0x409;
 
-/// Whether the set `kind` of a thread is that.
+/// Whether the register set `kind` of a thread is NT_ARM_TAGGED_ADDR_CTRL.
 fn has_tags(kind: u32, compat: bool) -> bool {
     kind == TAGGED_ADDRESSES && arch::ADDRESS_TAGS && !compat
 }
@@ -309,7 +309,7 @@ struct RseqConfiguration {
     pad: u32,
 }
 
-/// PTRACE_GET_RSEQ_CONFIGURATION: as much as there is room for; how much there is.
+/// PTRACE_GET_RSEQ_CONFIGURATION: copies as much as there is room for; returns its full size.
 fn rseq_configuration(tid: i32, room: usize, to: usize) -> Result<usize> {
     let told = ptrace::with_stopped(tid, |thread, _| {
         let [address, len, signature] = thread.rseq.registration();
@@ -338,7 +338,7 @@ struct CallInfo {
     data: [u64; 8],
 }
 
-/// Bytes of the structure for each kind.
+/// The size of the structure for each kind.
 const NOTHING: usize = 24;
 const ENTRY: usize = NOTHING + 56;
 const EXIT: usize = NOTHING + 9;
@@ -388,12 +388,12 @@ fn call_info(tid: i32, size: usize, to: usize) -> Result<usize> {
     Ok(len)
 }
 
-/// The most `struct iovec`s of a call (UIO_MAXIOV).
+/// The maximum number of `struct iovec`s in a call (UIO_MAXIOV).
 const MOST_VECTORS: usize = 1024;
-/// Bytes that are copied at a time.
+/// The number of bytes copied at a time.
 const CHUNK: usize = 4096;
 
-/// Ranges of memory, one after the other.
+/// Ranges of memory, which are visited in order.
 struct Ranges {
     left: Vec<IoVec>,
     at: usize,

@@ -24,7 +24,7 @@ pub fn rseq(address: usize, len: u32, flags: u32, signature: u32) -> Result<usiz
 
 type Command = membarrier_cmd;
 
-/// Commands, the threads that each orders, and the registration that it needs, if any.
+/// Commands, the threads that each orders, and the registration that it requires, if any.
 const COMMANDS: [(Command, Scope, u32); 5] = [
     (Command::MEMBARRIER_CMD_GLOBAL, Scope::All, 0),
     (Command::MEMBARRIER_CMD_GLOBAL_EXPEDITED, Scope::All, 0),
@@ -55,7 +55,7 @@ const GET_REGISTRATIONS: u32 = 1 << 9;
 /// MEMBARRIER_CMD_FLAG_CPU
 const ONE_CPU: u32 = 1;
 
-/// All commands, of which QUERY has no bit.
+/// All commands; QUERY has no bit.
 const KNOWN: u32 = {
     let (mut all, mut at) = (GET_REGISTRATIONS | REGISTRATIONS, 0);
     while at < COMMANDS.len() {

@@ -43,7 +43,7 @@ pub fn sched_setaffinity(tid: i32, size: usize, mask: usize) -> Result<usize> {
 
 /// sched_getaffinity(2)
 pub fn sched_getaffinity<L: Layout>(tid: i32, size: usize, to: usize) -> Result<usize> {
-    // A number of 32 bits, as on Linux.
+    // As on Linux, the number is truncated to 32 bits.
     let bits = (size as u32).wrapping_mul(8) as usize;
     if !size.is_multiple_of(L::WORD) || bits < cpu::possible() {
         return Err(Errno::EINVAL);
@@ -59,15 +59,15 @@ pub fn sched_getaffinity<L: Layout>(tid: i32, size: usize, to: usize) -> Result<
     Ok(size.min(bytes.len()))
 }
 
-/// Somebody whose scheduling can be asked for and changed.
+/// A thread or ended process whose scheduling attributes can be read and changed.
 pub(super) enum Subject {
     Living(Arc<Thread>),
-    /// A process that was not waited for, and whose last thread ended.
+    /// A zombie, whose last thread has ended.
     Ended(Arc<Process>),
 }
 
 impl Subject {
-    /// The thread `tid`, or the current one for 0; or what is left of it.
+    /// The thread `tid`, or the current one for 0; or the zombie with that number.
     pub fn of(tid: i32) -> Result<Self> {
         match thread(tid) {
             Ok(thread) => Ok(Subject::Living(thread)),
@@ -140,7 +140,7 @@ impl Subject {
     }
 }
 
-/// EPERM unless the caller may decide how somebody of such credentials is scheduled.
+/// EPERM unless the caller may change the scheduling of a thread with these credentials.
 pub(super) fn check_owner(owner: &Credentials) -> Result<()> {
     let own = current().credentials();
     let covers = owner.permitted & !own.permitted == 0;
@@ -172,8 +172,8 @@ pub(super) fn priorities(policy: u32) -> Result<(u32, u32)> {
     }
 }
 
-/// EPERM unless the caller may have `subject` scheduled so: without CAP_SYS_NICE only its own, as
-/// far as the limits go.
+/// EPERM unless the caller may set this policy for `subject`: without CAP_SYS_NICE only for its own
+/// threads, and within the limits.
 pub(super) fn check_change(
     subject: &Subject,
     policy: u32,
@@ -204,7 +204,7 @@ pub(super) fn check_change(
     }
 }
 
-/// Whether RLIMIT_NICE lets somebody have a nice value, however low.
+/// Whether RLIMIT_NICE permits a nice value.
 fn may_be_nice(subject: &Subject, nice: i32) -> bool {
     (20 - nice) as usize <= subject.process().limits.soft(RLIMIT_NICE)
 }
@@ -271,10 +271,11 @@ pub fn sched_rr_get_interval<L: Layout>(tid: i32, to: usize) -> Result<usize> {
     Ok(0)
 }
 
-/// Calls `f` with each thread that getpriority(2) and setpriority(2) mean, until it fails.
+/// Calls `f` with each thread that the arguments of getpriority(2) and setpriority(2) select, until
+/// it fails.
 ///
 /// # Errors
-/// EINVAL, ESRCH (there is none), ENOMEM, those of `f`.
+/// EINVAL, ESRCH (there is none), ENOMEM, and the errors of `f`.
 pub(super) fn each(which: u32, who: i32, mut f: impl FnMut(&Subject) -> Result<()>) -> Result<()> {
     match which {
         PRIO_PROCESS => return f(&Subject::of(who).map_err(|_| Errno::ESRCH)?),
@@ -303,7 +304,7 @@ pub(super) fn each(which: u32, who: i32, mut f: impl FnMut(&Subject) -> Result<(
 /// Calls `f` with each thread of a user, until it fails.
 ///
 /// # Errors
-/// ESRCH (there is none), those of `f`.
+/// ESRCH (there is none), and the errors of `f`.
 pub(super) fn each_of_user(user: u32, mut f: impl FnMut(&Subject) -> Result<()>) -> Result<()> {
     let mut found = false;
     let mut one = |subject: &Subject| {
@@ -322,7 +323,7 @@ pub(super) fn each_of_user(user: u32, mut f: impl FnMut(&Subject) -> Result<()>)
     if found { Ok(()) } else { Err(Errno::ESRCH) }
 }
 
-/// Calls `f` with each thread of a process, or with what is left of its last one, until it fails.
+/// Calls `f` with each thread of a process, or with the zombie, until it fails.
 fn each_of(process: &Arc<Process>, f: &mut dyn FnMut(&Subject) -> Result<()>) -> Result<()> {
     let at = |index| process.threads().get(index).cloned();
     for thread in (0..).map_while(at) {
@@ -342,7 +343,7 @@ const PRIO_PGRP: u32 = 1;
 /// PRIO_USER
 pub const PRIO_USER: u32 = 2;
 
-/// getpriority(2): 20 less the least nice value.
+/// getpriority(2): returns 20 minus the lowest nice value.
 pub fn getpriority(which: u32, who: i32) -> Result<usize> {
     let mut least = 20;
     each(which, who, |subject| {
@@ -352,7 +353,7 @@ pub fn getpriority(which: u32, who: i32) -> Result<usize> {
     Ok((20 - least) as usize)
 }
 
-/// setpriority(2): of all that may have it; then the last error.
+/// setpriority(2): sets all that it may, and returns the last error.
 pub fn setpriority(which: u32, who: i32, nice: i32) -> Result<usize> {
     let nice = nice.clamp(-20, 19);
     let mut result = Ok(0);

@@ -8,8 +8,8 @@ use crate::mm::user::UserPtr;
 use crate::task::seccomp_notify::{self, Listener};
 use crate::task::{current, filter_program, seccomp};
 
-/// Known flags: the filter is for all threads, failures are reported as ESRCH, actions are logged,
-/// the CPU may speculate, a listener is made, and signals do not interrupt a pending decision.
+/// Known flags: the filter is for all threads; failures are reported as ESRCH; actions are logged;
+/// the CPU may speculate; a listener is created; signals do not interrupt a pending decision.
 const FLAGS: u32 = SECCOMP_FILTER_FLAG_TSYNC
     | SECCOMP_FILTER_FLAG_TSYNC_ESRCH
     | SECCOMP_FILTER_FLAG_LOG
@@ -57,7 +57,7 @@ pub fn set_filter(flags: u32, program: usize) -> Result<usize> {
     let listens = flags & SECCOMP_FILTER_FLAG_NEW_LISTENER != 0;
     let is_killable = flags & SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV != 0;
     let fails = flags & SECCOMP_FILTER_FLAG_TSYNC_ESRCH != 0;
-    // A number could be a thread's or a descriptor.
+    // A returned number could be a thread's or a descriptor.
     if flags & FOR_ALL == FOR_ALL && !fails || is_killable && !listens {
         return Err(Errno::EINVAL);
     }

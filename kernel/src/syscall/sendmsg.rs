@@ -27,14 +27,14 @@ struct Header {
     control_len: usize,
 }
 
-/// Words of a `struct msghdr`, and of a `struct mmsghdr`, which has the message's length behind it.
+/// The words of a `struct msghdr`, and of a `struct mmsghdr`, which adds the message's length.
 const WORDS: usize = 7;
 const MANY_WORDS: usize = WORDS + 1;
-/// The words of the fields that recvmsg writes.
+/// The indices of the fields that recvmsg writes.
 const NAME_LEN: usize = 1;
 const CONTROL_LEN: usize = 5;
 const FLAGS: usize = 6;
-/// Messages in one call (`UIO_MAXIOV`), and pieces in one message.
+/// The maximum number of messages in one call (`UIO_MAXIOV`), and of pieces in one message.
 const MAX_MESSAGES: usize = 1024;
 /// MSG_WAITFORONE: recvmmsg waits for the first message only.
 const WAIT_FOR_ONE: u32 = 0x10000;
@@ -61,7 +61,7 @@ impl Header {
     }
 }
 
-/// A socket, and the file that it is reached by.
+/// A socket, and its open file.
 type Target = (Arc<File>, Arc<dyn Socket>);
 
 /// sendto(2)
@@ -127,7 +127,7 @@ pub fn sendmsg<L: Layout>(fd: i32, message: usize, flags: u32) -> Result<usize> 
     send_one::<L>(&socket_file(fd)?, message, flags).map(|(sent, _)| sent)
 }
 
-/// How many bytes of a message were sent, and how many were left.
+/// The number of bytes of a message that were sent, and that were left.
 fn send_one<L: Layout>(
     (file, socket): &Target,
     message: usize,
@@ -179,7 +179,7 @@ pub fn sendmmsg<L: Layout>(fd: i32, messages: usize, count: u32, flags: u32) -> 
             Err(_) => break,
         };
         sent += 1;
-        // The next message does not go past the rest of this one.
+        // The next message must not overtake the rest of this one.
         if left > 0 || cond_resched_killable().is_err() {
             break;
         }
@@ -247,7 +247,7 @@ pub fn recvmmsg<L: Layout>(
         if wait_for_one {
             flags |= MSG_DONTWAIT;
         }
-        // As on Linux the time is looked at after each message only.
+        // As on Linux, the time is only checked after each message.
         if deadline.0.is_some_and(|end| time::now_ticks() >= end)
             || cond_resched_killable().is_err()
         {

@@ -77,12 +77,12 @@ pub fn kill(pid: i32, number: u32) -> Result<usize> {
     }
 }
 
-/// The process that has the number `id`, or a thread with it.
+/// The process that has the number `id`, or that has a thread with it.
 fn process_of(id: i32) -> Result<Arc<Process>> {
     pid_table::process_of(id).ok_or(Errno::ESRCH)
 }
 
-/// Sends a signal to the processes of a group that may be sent it.
+/// Sends a signal to those processes of a group that the caller may signal.
 pub(super) fn send_to_group(group: i32, number: u32, info: &Info) -> Result<usize> {
     send_to_each(number, info, Several::Group(group))
 }
@@ -91,7 +91,7 @@ fn send_to_each(number: u32, info: &Info, whom: Several) -> Result<usize> {
     let (sent, mut failed) = (Cell::new(false), None);
     let may = |process: &Process| {
         let may = signal::may_send(process, None, number);
-        // Number 0 asks, and no fork waits for that.
+        // Number 0 only tests for existence, and no fork waits for it.
         sent.set(sent.get() || may && number == 0);
         may && number != 0
     };
@@ -138,8 +138,8 @@ fn send_to_thread(pid: Option<i32>, tid: i32, number: u32, info: &Info) -> Resul
     Ok(0)
 }
 
-/// The information that a program sends along; only to itself may it pretend to be the kernel or
-/// kill(2).
+/// The information that a program sends with a signal; only to itself may it pretend to be the
+/// kernel or kill(2).
 fn read_info<L: Layout>(number: u32, from: usize, pid: i32) -> Result<Info> {
     check_signal(number)?;
     let mut info = L::info(from)?;
@@ -192,7 +192,7 @@ pub fn rt_sigaction<L: Layout>(number: u32, new: usize, old: usize, size: usize)
     Ok(0)
 }
 
-/// The action of a signal, which changes to `wanted`, if that is given.
+/// Changes the action of a signal to `wanted`, if that is given; returns the old one.
 ///
 /// # Errors
 /// EINVAL, ENOMEM.
@@ -207,7 +207,7 @@ pub fn change_action(number: u32, wanted: Option<Action>) -> Result<Action> {
         None => process.signals.with_actions(|actions| actions.get(number)),
         Some(_) if signal::UNBLOCKABLE & Set::bit(number) != 0 => return Err(Errno::EINVAL),
         Some(wanted) => {
-            // Without the flag, programs leave anything in the field.
+            // Without the flag, the field may hold anything.
             let has_restorer = wanted.flags & SA_RESTORER as usize != 0;
             let action = Action {
                 handler: wanted.handler,
@@ -289,7 +289,7 @@ pub fn rt_sigtimedwait<L: Layout>(
     Ok(found.signo as usize)
 }
 
-/// Waits for one of the signals `wanted`, which are let through meanwhile.
+/// Waits for one of the signals `wanted`, which are unblocked meanwhile.
 fn wait_for(wanted: u64, deadline: Option<u64>) -> Result<Info> {
     let (found, waited) = signal::await_signals(wanted, || {
         let mut found = None;
@@ -313,7 +313,7 @@ pub fn rt_sigreturn<L: Layout>() -> Result<usize> {
     return_from_handler::<L>(true)
 }
 
-/// Returns to the code that a handler interrupted, whose frame holds siginfo or not.
+/// Returns to the code that a handler interrupted, whose frame may hold siginfo.
 pub fn return_from_handler<L: Layout>(with_info: bool) -> Result<usize> {
     let (mask, popped) = current().arch.with_frame(|frame| {
         let before = arch::signal::read_saved(frame, with_info);
@@ -338,7 +338,7 @@ pub fn return_from_handler<L: Layout>(with_info: bool) -> Result<usize> {
     if let Some(words) = altstack {
         let own = &current().signals.own;
         let before = own.with(|own| own.altstack);
-        // A handler cannot leave a bad alternate stack behind: then the present one stays.
+        // If a handler leaves an invalid alternate stack behind, the present one is kept.
         let after = before.replaced(words, sp, L::MIN_STACK).unwrap_or(before);
         own.with(|own| own.altstack = after);
     }

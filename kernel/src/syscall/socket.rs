@@ -16,17 +16,17 @@ use linux_raw_sys::net::{
     SHUT_RD, SHUT_RDWR, SHUT_WR, SO_ATTACH_FILTER, SO_PEERGROUPS, SO_PEERPIDFD, SOL_SOCKET,
 };
 
-/// The flags that go with a socket's kind: SOCK_CLOEXEC and SOCK_NONBLOCK.
+/// The flags in a socket's type argument: SOCK_CLOEXEC and SOCK_NONBLOCK.
 const FLAGS: u32 = O_CLOEXEC | O_NONBLOCK;
-/// The bits of a kind (`SOCK_TYPE_MASK`), and the kinds there are (`SOCK_MAX`).
+/// The bits of a type (`SOCK_TYPE_MASK`), and the number of types (`SOCK_MAX`).
 const KIND: u32 = 0xf;
 const KINDS: u32 = 11;
-/// The families there are (`AF_MAX`).
+/// The number of families (`AF_MAX`).
 const FAMILIES: u32 = 46;
 /// The longest value of an option.
 const MAX_VALUE: usize = 4096;
 
-/// The open file of a descriptor, and the socket that it is.
+/// The open file of a descriptor, and its socket.
 pub fn socket_file(fd: i32) -> Result<(Arc<File>, Arc<dyn Socket>)> {
     let file = opened(fd)?;
     let ops = file.ops_as::<SocketFile>().ok_or(Errno::ENOTSOCK)?;
@@ -97,7 +97,7 @@ pub fn accept4(fd: i32, address: usize, len: usize, flags: u32) -> Result<usize>
     let (file, socket) = socket_file(fd)?;
     check_flags(flags, FLAGS)?;
     let wait = socket.receive_wait(&file, 0);
-    // Without a descriptor for it, the connection goes on waiting.
+    // Without a descriptor for it, the connection stays in the backlog.
     let fd = current().files().reserve()?;
     let accepted = socket.accept(&wait)?;
     let peer = accepted.peer().unwrap_or(Name::Unnamed);
@@ -160,8 +160,8 @@ pub fn set_option(socket: &dyn Socket, level: u32, name: u32, value: &[u8]) -> R
     Ok(0)
 }
 
-/// A socket's filter (SO_GET_FILTER), for which there is `room`: both in instructions. Without
-/// room only their number is written.
+/// Writes a socket's filter (SO_GET_FILTER) into `room`; both are counted in instructions. If
+/// `room` is 0, only their number is written.
 fn write_filter(bytes: &[u8], room: usize, value: usize, len: usize) -> Result<usize> {
     let count = bytes.len() / bpf::packet::STEP;
     if room > 0 && room < count {
@@ -209,8 +209,8 @@ fn peer_pidfd(socket: &dyn Socket, room: usize, value: usize, len: usize) -> Res
     Ok(put)
 }
 
-/// Writes an option of netlink, which needs room for all of it: EINVAL otherwise. Of the list of
-/// groups, writes as many words as there is room for, and the number of bytes there are.
+/// Writes a netlink option, which needs room for all of it: EINVAL otherwise. Of the list of groups
+/// it writes as many words as there is room for, and the full number of bytes.
 fn put_netlink_option(
     bytes: &[u8],
     name: u32,
@@ -228,7 +228,7 @@ fn put_netlink_option(
     Ok(0)
 }
 
-/// Writes as much of an option as the program has room for, and how much that is.
+/// Writes as much of an option as the program has room for, and that length.
 ///
 /// # Errors
 /// EFAULT.

@@ -21,24 +21,24 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::*;
 
-/// Where one side of a copy between files is: the file's own position, or one given by the program.
+/// One side of a copy between files, with a position: the file's own, or one given by the program.
 struct Side {
     file: Arc<File>,
     position: Option<(Place, u64)>,
 }
 
-/// Where a program has a position: the address, and how it is written there.
+/// A position in the program's memory: its address, and the function that writes it.
 struct Place {
     address: usize,
     put: fn(usize, u64) -> Result<()>,
 }
 
-/// Writes an offset of 64 bits.
+/// Writes a 64-bit offset.
 fn put_offset64(address: usize, position: u64) -> Result<()> {
     UserPtr::new(address).write(&position)
 }
 
-/// Writes an offset of 32 bits.
+/// Writes a 32-bit offset.
 fn put_offset32(address: usize, position: u64) -> Result<()> {
     UserPtr::new(address).write(&(position as u32))
 }
@@ -61,7 +61,7 @@ impl Side {
         Ok(Side { file, position })
     }
 
-    /// The position at which it begins.
+    /// The position at which the copy begins.
     fn at(&self) -> Result<u64> {
         match &self.position {
             Some((_, position)) => Ok(*position),
@@ -69,7 +69,8 @@ impl Side {
         }
     }
 
-    /// Reads without moving on where the file can be read again; the rest is up to `read_done`.
+    /// Reads without advancing the position if the file can be read again; `read_done` does the
+    /// rest.
     fn read<'a>(&self, place: &'a mut RingPlace<'a>) -> Result<usize> {
         let to = &mut Sink::ring(place);
         match &self.position {
@@ -78,7 +79,7 @@ impl Side {
         }
     }
 
-    /// Like [`read`](Self::read), for a pipe: where that must not block, neither does a Unix stream
+    /// Like [`read`](Self::read), for a pipe: if that must not block, neither does a Unix stream
     /// socket.
     fn read_for_pipe<'a>(&self, place: &'a mut RingPlace<'a>, nonblocking: bool) -> Result<usize> {
         let socket = self.file.ops_as::<SocketFile>().filter(|_| nonblocking);
@@ -88,7 +89,7 @@ impl Side {
         }
     }
 
-    /// Takes back `unused` bytes at the end of a read.
+    /// Completes a read, giving `unused` bytes at its end back.
     fn read_done(&mut self, count: usize, unused: usize) {
         match &mut self.position {
             Some((_, position)) => *position += (count - unused) as u64,
@@ -108,7 +109,7 @@ impl Side {
         }
     }
 
-    /// Writes to a socket as with MSG_MORE, to another file as ever.
+    /// Writes to a socket as with MSG_MORE, and to other files normally.
     fn write_more(&mut self, bytes: &mut Source) -> Result<usize> {
         match self.file.ops_as::<SocketFile>() {
             Some(socket) => socket.write_more(&self.file, bytes),
@@ -124,10 +125,10 @@ impl Side {
     }
 }
 
-/// Pages that a copy between files moves at a time.
+/// The number of pages that a copy between files moves at a time.
 const CHUNK_PAGES: usize = 32;
 
-/// A ring through which `count` bytes pass: pages of files are lent to it, so that they are copied
+/// A ring through which `count` bytes pass: files lend it their pages, so that bytes are copied
 /// once.
 fn ring(count: usize) -> Result<Ring> {
     let pages = count.div_ceil(PAGE_SIZE).next_power_of_two();
@@ -158,7 +159,7 @@ fn copy(mut from: Side, mut to: Side, count: usize) -> Result<usize> {
             Err(Errno::ENOMEM) if oom::make_room() => continue,
             Err(_) => break,
         }
-        // A short read is enough where reading on could block.
+        // A short read is enough if reading on could block.
         if total < count && from.file.dentry().kind() != Kind::Regular {
             break;
         }
@@ -179,7 +180,7 @@ pub fn sendfile64(out: i32, input: i32, offset: usize, count: usize) -> Result<u
     send(Side::of(input, offset, position, put_offset64)?, out, count)
 }
 
-/// sendfile(2) of 32-bit programs: no position is beyond what the offset can hold.
+/// sendfile(2) of 32-bit programs: no position exceeds the range of the offset.
 pub fn sendfile(out: i32, input: i32, offset: usize, count: usize) -> Result<usize> {
     const LAST: u64 = i32::MAX as u64;
     let position = UserPtr::<i32>::new(offset).read_opt()?.map(i64::from);
@@ -206,7 +207,7 @@ fn send(from: Side, out: Arc<File>, count: usize) -> Result<usize> {
         let nonblocking = out.flags().nonblocking();
         return count_both(fill(from, &pipe, count, nonblocking));
     }
-    // Bytes of a stream that were read would be lost if the other side takes less.
+    // Bytes read from a stream would be lost if the other side takes less.
     if !from.file.has_places() || out.flags().has(O_APPEND) {
         return Err(Errno::EINVAL);
     }
@@ -239,8 +240,8 @@ pub fn copy_file_range(
     count_both(copy(from, to, count))
 }
 
-/// How much of `count` a copy moves: it stays within one file system (EXDEV), ends where the source
-/// or the largest file ends (EFBIG, EOVERFLOW), and does not overlap itself (EINVAL).
+/// The part of `count` that a copy moves: it stays within one file system (EXDEV), ends at the end
+/// of the source or of the largest file (EFBIG, EOVERFLOW), and does not overlap itself (EINVAL).
 fn extent(from: &Side, to: &Side, count: usize) -> Result<usize> {
     let [source, target] = [from, to].map(|side| side.file.dentry().inode().attr());
     if source.device != target.device {
@@ -263,16 +264,16 @@ fn extent(from: &Side, to: &Side, count: usize) -> Result<usize> {
     Ok(count as usize)
 }
 
-/// Bytes that move from or to a pipe at a time.
+/// The number of bytes that are moved from or to a pipe at a time.
 const CHUNK: usize = CHUNK_PAGES * PAGE_SIZE;
 
 /// All flags of the family (SPLICE_F_ALL).
 const SPLICE_FLAGS: u32 = abi::options::SPLICE.mask() as u32;
 
-/// Moves bytes from a file to a pipe, as many as there is room for; waits for room. Nobody else
-/// writes to the pipe meanwhile, so bytes that were read have a place there.
+/// Moves bytes from a file to a pipe, as many as there is room for; waits for room. There is no
+/// other writer of the pipe meanwhile, so the bytes that were read fit.
 fn fill(mut from: Side, pipe: &End, count: usize, nonblocking: bool) -> Result<usize> {
-    // What can be read again needs no place before it is read, and its pages are lent.
+    // A file that can be read again needs no room before it is read, and its pages are lent.
     let regular = from.file.dentry().kind() == Kind::Regular;
     let most = if regular { CHUNK } else { PASSED };
     let total = pipe.fill(nonblocking, |ring| {
@@ -289,7 +290,7 @@ fn fill(mut from: Side, pipe: &End, count: usize, nonblocking: bool) -> Result<u
             if !regular {
                 ring.release(len - there);
             }
-            // A short read is enough where reading on could block.
+            // A short read is enough if reading on could block.
             let ends = there == 0 || !regular;
             read.map(|count| (count, ends))
         })
@@ -298,9 +299,9 @@ fn fill(mut from: Side, pipe: &End, count: usize, nonblocking: bool) -> Result<u
     Ok(total)
 }
 
-/// Moves bytes out of a pipe: those in it now, or the next to come if it is empty. Bytes that the
-/// other side does not take stay: nobody else reads from the pipe meanwhile. `more` will come
-/// (SPLICE_F_MORE).
+/// Moves bytes out of a pipe: its present content, or the next bytes if it is empty. Bytes that the
+/// other side does not accept stay, since there is no other reader meanwhile. With `more`, more
+/// bytes will follow (SPLICE_F_MORE).
 fn drain(pipe: &End, mut to: Side, count: usize, nonblocking: bool, more: bool) -> Result<usize> {
     let total = pipe.drain(nonblocking, |ring| {
         by_parts(count.min(ring.len()), CHUNK, |_, len| {
@@ -319,7 +320,7 @@ fn drain(pipe: &End, mut to: Side, count: usize, nonblocking: bool, more: bool) 
     Ok(total)
 }
 
-/// Bytes that move from one pipe to another at a time.
+/// The number of bytes that are moved from one pipe to another at a time.
 const PASSED: usize = 16 * 1024;
 
 /// Moves bytes from one pipe to another, or copies them unless `moves`.
@@ -339,8 +340,8 @@ fn pass([from, to]: [&End; 2], count: usize, nonblocking: bool, moves: bool) -> 
     })
 }
 
-/// Moves `count` bytes by parts of `most`. `act` has how many are done and how many it shall do,
-/// and says how many it did, and whether that is the end.
+/// Moves `count` bytes in parts of `most`. `act` gets the number of bytes done and the number to
+/// do, and returns how many it did, and whether that is the end.
 fn by_parts(
     count: usize,
     most: usize,
@@ -365,8 +366,8 @@ fn by_parts(
     Ok(total)
 }
 
-/// EINVAL for files that Linux does not splice: directories, eventfd and its like, and for an
-/// offset in a file without positions.
+/// EINVAL for files that Linux does not splice: directories, eventfd and its kin; and for an offset
+/// in a file without positions.
 fn check_splice(file: &File, offset: usize) -> Result<()> {
     let apart = matches!(file.dentry().kind(), Kind::Directory | Kind::Anonymous);
     if apart || offset != 0 && !file.has_places() {
@@ -375,8 +376,8 @@ fn check_splice(file: &File, offset: usize) -> Result<()> {
     Ok(())
 }
 
-/// The files of a call that moves bytes from `input` to `out`; no pipe waits if one of them is
-/// non-blocking.
+/// The files of a call that moves bytes from `input` to `out`; neither pipe blocks if one of them
+/// is non-blocking.
 fn files(
     input: i32,
     out: i32,
@@ -438,7 +439,7 @@ pub fn tee(input: i32, out: i32, count: usize, flags: u32) -> Result<usize> {
 }
 
 /// vmsplice(2): a write to the pipe of as many bytes as there is room for, or a read from it. Only
-/// `flags` say whether to wait.
+/// `flags` decide whether to wait.
 pub fn vmsplice<L: Layout>(fd: i32, vector: usize, count: usize, flags: u32) -> Result<usize> {
     check_flags(flags, SPLICE_FLAGS)?;
     let file = file(fd)?;

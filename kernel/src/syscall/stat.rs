@@ -14,7 +14,7 @@ use crate::task::current;
 use linux_raw_sys::general::*;
 use zerocopy::{Immutable, IntoBytes};
 
-/// The attributes that ext4 tells of.
+/// The attributes that ext4 reports.
 const ATTRIBUTES: u32 = STATX_ATTR_APPEND
     | STATX_ATTR_COMPRESSED
     | STATX_ATTR_ENCRYPTED
@@ -150,7 +150,7 @@ pub fn statx(directory: i32, path: usize, flags: u32, mask: u32, to: usize) -> R
         0 => (STATX_MNT_ID, found.mount_id().into()),
         unique => (unique, found.unique_mount_id()),
     };
-    // These flags of an inode have the same numbers as attributes.
+    // These inode flags have the same values as the attributes.
     let (attributes, known) = match found.mount_flags() & KEEPS_FLAGS {
         0 => (0, 0),
         _ => (found.inode().flags() & ATTRIBUTES, ATTRIBUTES),
@@ -196,7 +196,7 @@ pub struct StatFs {
     pub blocks: u64,
     /// Free blocks.
     pub free: u64,
-    /// Blocks that are free for everybody.
+    /// Blocks available to unprivileged users.
     pub available: u64,
     /// Inodes in all.
     pub files: u64,
@@ -204,7 +204,7 @@ pub struct StatFs {
     pub free_files: u64,
     /// The device.
     pub id: [u32; 2],
-    /// Bytes of a name at most.
+    /// The maximum length of a name.
     pub name_max: u64,
     /// Bytes of a fragment.
     pub fragment: u64,
@@ -214,7 +214,7 @@ pub struct StatFs {
     pub spare: [u64; 4],
 }
 
-/// The statistics of the file system of a path, which the kernel's own have as well.
+/// The statistics of a path's file system, which may be one of the kernel's own, without a mount.
 fn fs_stat(path: &Path) -> FsStat {
     let magic = match (path.mount(), path.kind()) {
         (Some(mount), _) => return mount.fs().stat(),
@@ -250,8 +250,8 @@ pub fn statfs_of(place: &Path) -> StatFs {
     }
 }
 
-/// The flags of a mount as statfs(2) reports them: ST_ flags with the values of their MS_ flags,
-/// those with other values, and ST_VALID.
+/// The flags of a mount as statfs(2) reports them: those with the same values as MS_ flags, those
+/// with other values, and ST_VALID.
 fn statfs_flags(mounted: u32) -> u64 {
     const SAME: u32 =
         MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_SYNCHRONOUS | MS_NOATIME | MS_NODIRATIME;
@@ -350,7 +350,7 @@ fn change_owner(place: &Path, uid: u32, gid: u32) -> Result<usize> {
     perm::check_flags(place, place, perm::FIXED)?;
     let attr = place.inode().attr();
     let given = |id: u32| (id != u32::MAX).then_some(id);
-    // What is not a folder loses its set-id bits.
+    // A file that is not a directory loses its set-id bits.
     let mode = attr.mode & 0o7777;
     let permissions = current().with_credentials(|who| {
         let owns = who.fsuid == attr.uid;
@@ -366,7 +366,7 @@ fn change_owner(place: &Path, uid: u32, gid: u32) -> Result<usize> {
         if left == mode {
             return Ok(None);
         }
-        // Which is a change of the mode as any other.
+        // This is a change of the mode like any other.
         if !owns && !who.can(CAP_FOWNER) {
             return Err(Errno::EPERM);
         }
@@ -395,7 +395,7 @@ pub fn fchownat(directory: i32, path: usize, uid: u32, gid: u32, flags: u32) -> 
     change_owner(&path::resolve(directory, path, flags)?, uid, gid)
 }
 
-/// A time of utimensat: `None` leaves it as it is.
+/// A time of utimensat: `None` leaves the time unchanged.
 fn time_to_set([seconds, nanoseconds]: [i64; 2]) -> Result<Option<Time>> {
     match nanoseconds as u32 {
         UTIME_OMIT => Ok(None),
@@ -418,7 +418,7 @@ pub fn utimensat<L: Layout>(
     set_times(directory, path, layout::given(times, L::times)?, flags)
 }
 
-/// Sets the times of a file: of access and of change, or to now.
+/// Sets a file's times of access and modification, or sets them to now.
 ///
 /// # Errors
 /// Those of utimensat(2).

@@ -44,16 +44,16 @@ const _: () = assert!(
     "abi and syslog disagree"
 );
 
-/// `/proc/sys/kernel/dmesg_restrict`: whether reading the log wants a capability. It does from the
-/// start, as on Debian's Linux.
+/// `/proc/sys/kernel/dmesg_restrict`: whether reading the log requires a capability. It does by
+/// default, as on Debian's Linux.
 pub static RESTRICTED: AtomicUsize = AtomicUsize::new(1);
 
-/// The state shared by readers of the log.
+/// State shared by all readers of the log.
 struct Shared {
-    /// The next message of SYSLOG_ACTION_READ, and how much of it was read.
+    /// The next message for SYSLOG_ACTION_READ, and how much of it has been read.
     unread: Option<(Place, usize)>,
     cleared: Option<Place>,
-    /// The console's level while it is off.
+    /// The console's level while the console is off.
     level: Option<usize>,
 }
 
@@ -63,13 +63,13 @@ static SHARED: Mutex<Shared> = Mutex::new(Shared {
     level: None,
 });
 
-/// The first record since the log was cleared.
+/// The first record after the log was last cleared.
 pub fn cleared() -> Place {
     let cleared = SHARED.lock().cleared;
     cleared.unwrap_or_else(|| log::bounds().0)
 }
 
-/// EPERM unless the current thread may do this with the log.
+/// EPERM unless the current thread may execute this command.
 pub fn check(command: u32) -> Result<()> {
     let open = matches!(command, READ_ALL | SIZE_BUFFER);
     if open && RESTRICTED.load(Relaxed) == 0 || can(CAP_SYSLOG) {
@@ -120,7 +120,7 @@ pub fn syslog(command: u32, to: usize, len: i32) -> Result<usize> {
     Ok(0)
 }
 
-/// Where SYSLOG_ACTION_READ goes on, and how much of the record there was read.
+/// Where SYSLOG_ACTION_READ continues, and how much of that record has been read.
 fn unread() -> (Place, usize) {
     let first = log::bounds().0;
     let unread = SHARED.lock().unread;
@@ -129,8 +129,8 @@ fn unread() -> (Place, usize) {
         .unwrap_or((first, 0))
 }
 
-/// Hands the records from `place` on as text to `take`, with the place after each, until it returns
-/// false; where that was, and the bytes before it.
+/// Passes the records from `place` on as text to `take`, with the position after each, until it
+/// returns false; returns the position reached, and the number of bytes before it.
 fn each(
     mut place: Place,
     mut take: impl FnMut(&[u8], Place) -> Result<bool>,
@@ -160,7 +160,7 @@ fn each(
     }
 }
 
-/// SYSLOG_ACTION_READ: records that were not read so before; waits for one.
+/// SYSLOG_ACTION_READ: returns records that no such call has read; waits for one.
 fn read(to: UserSlice) -> Result<usize> {
     let more = kmsg::more()?;
     more.wait(|| unread().0 < log::bounds().1)?;
@@ -168,7 +168,7 @@ fn read(to: UserSlice) -> Result<usize> {
     let mut done = 0;
     let mut rest = None;
     let (end, _) = each(place, |text, next| {
-        // The record that was read in part may be gone by now.
+        // A record that was read in part may be gone by now.
         skip = skip.min(text.len());
         let part = (text.len() - skip).min(to.len() - done);
         to.skip(done).copy_out(&text[skip..skip + part])?;
@@ -182,8 +182,8 @@ fn read(to: UserSlice) -> Result<usize> {
     Ok(done)
 }
 
-/// SYSLOG_ACTION_READ_ALL and SYSLOG_ACTION_READ_CLEAR: the newest since the log was cleared, as
-/// many as fit.
+/// SYSLOG_ACTION_READ_ALL and SYSLOG_ACTION_READ_CLEAR: return the newest records since the log was
+/// cleared, as many as fit.
 fn read_all(to: UserSlice, clear: bool) -> Result<usize> {
     let first = cleared().max(log::bounds().0);
     let (_, mut left) = each(first, |_, _| Ok(true))?;

@@ -120,18 +120,19 @@ pub fn getrandom(to: usize, len: usize, flags: u32) -> Result<usize> {
     Ok(done)
 }
 
-/// The words that reboot(2) wants first, as a safeguard.
+/// The magic numbers of reboot(2), a safeguard.
 const MAGIC: (u32, [u32; 4]) = (
     0xfee1_dead,
     [672_274_793, 85_072_278, 369_367_448, 537_993_216],
 );
 const RESTART: u32 = 0x0123_4567;
 const RESTART_WITH: u32 = 0xa1b2_c3d4;
-/// The most bytes of a text for the firmware.
+/// The maximum length of a text for the firmware.
 const FIRMWARE_TEXT: usize = 256;
 const HALT: u32 = 0xcdef_0123;
 const POWER_OFF: u32 = 0x4321_fedc;
-/// Ctrl-Alt-Del restarts the machine, or signals process 1: there is no such key.
+/// The commands for Ctrl-Alt-Del, which restarts the machine or signals process 1: there is no such
+/// key here.
 const KEYS: [u32; 2] = [0x89ab_cdef, 0];
 
 const _: () = assert!(
@@ -153,7 +154,7 @@ pub fn reboot(first: u32, second: u32, command: u32, argument: usize) -> Result<
         return Err(Errno::EINVAL);
     }
     if command == RESTART_WITH {
-        // The argument of LINUX_REBOOT_CMD_RESTART2: no firmware here uses it.
+        // The argument of LINUX_REBOOT_CMD_RESTART2, which no firmware here uses.
         read_cstr(argument, FIRMWARE_TEXT)?;
     }
     match command {

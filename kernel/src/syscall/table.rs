@@ -5,7 +5,7 @@ use super::*;
 use crate::arch::{COMPAT_CALLS, Entry, Handlers, Syscall, SyscallTable, specific_calls};
 use crate::errno::Errno;
 
-/// Numbers that each architecture uses as it likes (`include/uapi/asm-generic/unistd.h`).
+/// The first number of the architecture-specific calls (`include/uapi/asm-generic/unistd.h`).
 const SPECIFIC_FIRST: u16 = 244;
 const SPECIFIC_END: u16 = 260;
 
@@ -23,8 +23,8 @@ macro_rules! shim {
 }
 pub(super) use shim;
 
-/// Makes `fill`, which puts handlers into the tables by the numbers of their names among `$calls`,
-/// from `$first` on.
+/// Defines `fill`, which puts handlers into the tables by the numbers of their names among
+/// `$calls`, from `$first` on.
 macro_rules! dispatch {
     (
         $calls:path, $first:expr, $specific:expr;
@@ -46,7 +46,7 @@ macro_rules! dispatch {
             })*
         }
 
-        /// `abi` calls a handler's call whole or partial, and no other.
+        /// Exactly the calls with handlers are whole or partial in `abi`.
         const _: () = {
             let mut handled = [false; 512];
             $(handled[abi::number_in($calls, stringify!($name))] = true;)*
@@ -72,7 +72,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Handles call `at`.
+    /// Sets the handler of the call at index `at`.
     pub(super) const fn set(&mut self, at: usize, handler: Syscall, entry: Entry) {
         self.handlers[at] = handler;
         self.entries[at] = entry;
@@ -99,7 +99,7 @@ impl Tables {
 }
 
 const TABLES: Tables = Tables::filled();
-/// The handlers themselves, by number: for callers that have saved the whole frame already.
+/// The handlers themselves, by number, for callers that have already saved the whole frame.
 pub static HANDLERS: Handlers = TABLES.handlers;
 /// The functions that the entry path calls, by number.
 pub static TABLE: SyscallTable = TABLES.entries;

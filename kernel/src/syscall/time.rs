@@ -14,10 +14,10 @@ use crate::task::wait_queue::{sleep_until, sleep_with_slack};
 use crate::task::{Process, Thread, current, pid_table, require};
 use alloc::sync::Arc;
 
-/// Seconds and a part of one, as `struct timespec` and `struct timeval` have them.
+/// Seconds and a fraction, as in `struct timespec` and `struct timeval`.
 pub type Pair = [i64; 2];
 
-/// Nanoseconds of a `struct timespec`.
+/// Converts a `struct timespec` to nanoseconds.
 ///
 /// # Errors
 /// EINVAL.
@@ -30,7 +30,7 @@ pub fn nanoseconds([seconds, part]: Pair) -> Result<u64> {
         .saturating_add(part as u64))
 }
 
-/// As a `struct timespec`.
+/// Converts nanoseconds to a `struct timespec`.
 pub fn timespec(ns: u64) -> Pair {
     [(ns / SECOND) as i64, (ns % SECOND) as i64]
 }
@@ -58,7 +58,7 @@ pub fn nanosleep<L: Layout>(span: usize, remaining: usize) -> Result<usize> {
     sleep(clock::deadline_in(ns), remaining, L::put_time)
 }
 
-/// Sleeps; after a signal that ends it, it goes on for the rest of the time.
+/// Sleeps; if a signal interrupts the sleep, it is restarted for the remaining time.
 fn sleep(deadline: u64, remaining: usize, put_time: PutTime) -> Result<usize> {
     if sleep_with_slack(deadline, current().slack_ticks()).is_ok() {
         return Ok(0);
@@ -109,7 +109,7 @@ pub fn clock_nanosleep<L: Layout>(
     slept.map(|()| 0).map_err(|_| Errno::ERESTARTNOHAND)
 }
 
-/// Sleeps `ns` of a CPU clock, or until it shows that.
+/// Sleeps for `ns` of a CPU clock, or until it shows that time.
 fn sleep_by(
     clock: &CpuClock,
     flags: u32,
@@ -174,10 +174,10 @@ fn read_clock(clock: u32) -> Result<u64> {
     })
 }
 
-/// The clock of the user part of a CPU time.
+/// The clock of user CPU time.
 const CPUCLOCK_VIRT: i32 = 1;
 
-/// A clock of CPU time, and whether it counts the user part alone.
+/// A CPU-time clock, and whether it only counts user time.
 pub enum CpuClock {
     /// A thread's clock.
     Thread(Arc<Thread>, bool),
@@ -186,8 +186,8 @@ pub enum CpuClock {
 }
 
 impl CpuClock {
-    /// The clock of a number: the caller's, or a process's or thread's number inverted and shifted,
-    /// with CPUCLOCK_* in the low bits.
+    /// The clock of a number: the caller's, or one with an inverted and shifted process or thread
+    /// number, and CPUCLOCK_* in the low bits.
     ///
     /// # Errors
     /// EINVAL.
@@ -223,10 +223,11 @@ impl CpuClock {
         }
     }
 
-    /// Sleeps until it shows `end` ticks; by how much a signal ended that too early.
+    /// Sleeps until the clock shows `end` ticks; returns the remaining ticks if a signal
+    /// interrupted it.
     ///
     /// # Errors
-    /// EINVAL (nobody waits for itself to run).
+    /// EINVAL (a thread cannot wait for its own CPU time).
     fn wait(&self, end: u64) -> Result<Option<u64>> {
         let CpuClock::Process(process, _) = self else {
             return Err(Errno::EINVAL);
@@ -236,8 +237,8 @@ impl CpuClock {
             if left == 0 {
                 return Ok(None);
             }
-            // Time that passes is never less than CPU time of a single thread. At least 100 us
-            // apart.
+            // Elapsed time is never less than CPU time of a single thread. The checks are at least
+            // 100 us apart.
             let threads = process.threads().len().max(1) as u64;
             let span = (left / threads).max(time::ns_to_ticks(100_000));
             if sleep_until(time::now_ticks().saturating_add(span)).is_err() {

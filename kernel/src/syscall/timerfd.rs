@@ -21,7 +21,7 @@ fn timer(fd: i32) -> Result<Arc<TimerFd>> {
     opened(fd)?.ops_as::<TimerFd>().ok_or(Errno::EINVAL)
 }
 
-/// As a `struct itimerspec`.
+/// Converts to a `struct itimerspec`.
 fn encode(setting: Setting) -> [Pair; 2] {
     [setting.interval, setting.first].map(timespec)
 }

@@ -16,16 +16,16 @@ use crate::fs::trace;
 use crate::mm::user;
 use crate::task::current;
 
-/// Bytes of a string that are shown.
+/// The number of bytes of a string that are shown.
 const SHOWN: usize = 64;
 /// The longest line, in bytes.
 const LINE: usize = 1024;
 
-/// Makes the call and shows it.
+/// Executes the call and shows it.
 pub(super) fn show(call: &Call) -> isize {
     let (number, registers) = (call.place, call.arguments);
     let mut line = Line::new();
-    // Arguments that cannot be shown are left out.
+    // Arguments that cannot be shown are omitted.
     _ = show_call(&mut line, call);
     let number_u32 = number as u32;
     if [__NR_exit, __NR_exit_group].contains(&number_u32) {
@@ -62,7 +62,7 @@ impl Line {
 
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // The end of the line always fits.
+        // There is always room for the end of the line.
         let room = self.0.capacity().saturating_sub(self.0.len() + 1);
         let room = if text.ends_with('\n') { room + 1 } else { room };
         self.0
@@ -122,7 +122,7 @@ fn show_argument(
     }
 }
 
-/// Shows up to SHOWN of `len` bytes at `address`; `ends` at a zero.
+/// Shows up to SHOWN of the `len` bytes at `address`, or with `ends` up to a zero.
 fn show_string(line: &mut Line, address: usize, len: usize, ends: bool) -> fmt::Result {
     let mut bytes = [0; SHOWN];
     let count = user::copy_from(address, &mut bytes[..len.min(SHOWN)]);
@@ -142,7 +142,7 @@ fn show_string(line: &mut Line, address: usize, len: usize, ends: bool) -> fmt::
     }
 }
 
-/// Shows the bytes of a read after it.
+/// Shows the bytes that a read returned.
 fn show_read(line: &mut Line, number: usize, registers: [usize; 6], result: isize) -> fmt::Result {
     let reads = [abi::number("read"), abi::number("pread64")].contains(&number);
     if reads && result > 0 {

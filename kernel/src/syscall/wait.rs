@@ -14,9 +14,9 @@ use crate::task::rusage::{Times, Usage, user_hz};
 use crate::task::wait_child::{self, Which};
 use crate::task::{current, process::Process, signal::Info};
 
-/// `struct rusage` (include/uapi/linux/resource.h), all words: times of user and system, the
-/// largest size in KiB, three of no use, page faults without and with a disk's help, six of no use,
-/// how often threads slept and were preempted.
+/// `struct rusage` (include/uapi/linux/resource.h), as words: user and system times, the largest
+/// size in KiB, three unused, minor and major page faults, six unused, the numbers of sleeps and of
+/// preemptions.
 fn resource_usage(usage: Usage, times: Times) -> [usize; 18] {
     let mut words = [0; 18];
     for (kind, ticks) in [times.user, times.system].into_iter().enumerate() {
@@ -73,7 +73,7 @@ pub fn waitid<L: Layout>(
         P_PID if id > 0 => Which::Process(id),
         P_PIDFD if id >= 0 => {
             let (of, flags) = pidfd::of(id)?;
-            // A descriptor that does not wait says so as one does.
+            // For a non-blocking descriptor, the error differs from that of WNOHANG.
             nonblocking = flags.nonblocking();
             Which::Descriptor(of)
         }
@@ -84,7 +84,7 @@ pub fn waitid<L: Layout>(
         Ok(None) if nonblocking && options & WNOHANG == 0 => Err(Errno::EAGAIN),
         found => found,
     };
-    // As on Linux, the result is written even after an error: nothing, then.
+    // As on Linux, the result is written even after an error; then it is empty.
     let mut shown = Info::child(0, 0, 0, 0, 0, (0, 0));
     if let Ok(Some(found)) = found {
         given(usage, |to| {
@@ -94,7 +94,7 @@ pub fn waitid<L: Layout>(
         shown = Info::child(SIGCHLD, code, found.pid, found.uid, status, (0, 0));
     }
     if info != 0 {
-        // `si_signo` to `si_status`, and no more.
+        // Only `si_signo` to `si_status` are written.
         let len = L::INFO_DATA + 3 * size_of::<i32>();
         UserSlice::new(info, len).copy_out(&L::info_bytes(&shown)[..len])?;
     }

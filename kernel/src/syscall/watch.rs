@@ -15,7 +15,7 @@ extern "C" fn watched(_: usize, _: usize, _: usize, _: usize, _: usize, _: usize
     thread.arch.with_frame(|frame| frame.begin_watched());
     ptrace::enter_call();
     let refused = seccomp::run_filters();
-    // Tracers may have changed the call, or taken it away.
+    // Tracers may have changed the call, or cancelled it.
     let call = thread.arch.with_frame(|frame| frame.call());
     let result = if let Some(refused) = refused {
         refused
@@ -31,7 +31,7 @@ extern "C" fn watched(_: usize, _: usize, _: usize, _: usize, _: usize, _: usize
     thread.arch.with_frame(|frame| frame.result())
 }
 
-/// Makes the call.
+/// Executes the call.
 pub(super) fn invoke(call: &Call) -> isize {
     let [a, b, c, d, e, f] = call.arguments;
     HANDLERS[call.place](a, b, c, d, e, f)

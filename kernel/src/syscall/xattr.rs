@@ -22,7 +22,7 @@ fn name(address: usize) -> Result<alloc::vec::Vec<u8>> {
     }
 }
 
-/// EOPNOTSUPP, EPERM or ENODATA where the name's namespace does not allow that.
+/// EOPNOTSUPP, EPERM or ENODATA if the name's namespace does not allow the access.
 fn check(entry: &Path, name: &[u8], write: bool) -> Result<()> {
     let wanted = if write { perm::WRITE } else { perm::READ };
     if write {
@@ -48,7 +48,7 @@ fn check(entry: &Path, name: &[u8], write: bool) -> Result<()> {
         (_, true) if privileged || !write => Ok(()),
         (_, true) => Err(Errno::EPERM),
         _ if name.starts_with(b"system.") => Err(Errno::EOPNOTSUPP),
-        // No file system knows others; a lack of permission is reported first.
+        // No file system supports other names; a lack of permission is reported first.
         _ => perm::check(entry, wanted).and(Err(Errno::EOPNOTSUPP)),
     }
 }
@@ -74,7 +74,7 @@ fn set(entry: &Path, key: usize, value: usize, size: usize, flags: u32) -> Resul
     Ok(0)
 }
 
-/// Copies `bytes` to the program, or returns their length when it gave no room.
+/// Copies `bytes` to the program, or returns their length if it gave no room.
 fn give(bytes: &[u8], to: usize, size: usize) -> Result<usize> {
     if size > 0 {
         if bytes.len() > size {

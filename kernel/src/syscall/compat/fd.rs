@@ -13,8 +13,8 @@ use crate::syscall::fd;
 use crate::syscall::flock::{self, Flock};
 use crate::syscall::path::opened;
 
-/// F_GETLK64, F_SETLK64 and F_SETLKW64, whose structure is that of 64-bit programs' F_GETLK and its
-/// kin.
+/// F_GETLK64, F_SETLK64 and F_SETLKW64, whose structure is that of F_GETLK and its kin for 64-bit
+/// programs.
 const LOCKS: core::ops::RangeInclusive<u32> = 12..=14;
 
 /// `struct flock`.
@@ -40,7 +40,7 @@ impl NarrowFlock {
         }
     }
 
-    /// A length that does not fit is cut off.
+    /// A length that does not fit is truncated.
     fn of(wide: &Flock) -> Result<Self> {
         Ok(Self {
             kind: wide.kind,
@@ -72,7 +72,7 @@ pub fn fcntl64(fd: i32, command: u32, argument: usize) -> Result<usize> {
     }
 }
 
-/// fcntl(2), without locks of 64 bits.
+/// fcntl(2), without 64-bit locks.
 pub fn fcntl(fd: i32, command: u32, argument: usize) -> Result<usize> {
     match command {
         F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW => Err(Errno::EINVAL),

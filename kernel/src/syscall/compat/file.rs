@@ -10,7 +10,7 @@ use crate::syscall::path::file as file_of;
 use crate::syscall::poll::{Deadline, poll_until};
 use crate::syscall::{dir, epoll, fd, file, inotify, mmap, pipe, poll as waiting, stat};
 
-/// A number of 64 bits from the two registers that it comes in.
+/// A 64-bit number from the two registers in which it is passed.
 fn join(low: u32, high: u32) -> i64 {
     (u64::from(high) << 32 | u64::from(low)) as i64
 }
@@ -103,7 +103,7 @@ pub fn epoll_wait(fd: i32, events: usize, count: i32, timeout: i32) -> Result<us
 }
 
 pub fn lseek(fd: i32, offset: i32, whence: u32) -> Result<usize> {
-    // As on Linux, an offset that does not fit is cut off by the program's register.
+    // As on Linux, an offset that does not fit is truncated by the program's register.
     file::lseek(fd, offset.into(), whence)
 }
 

@@ -13,7 +13,7 @@ use crate::task::current;
 /// The ID shown for one that 16 bits cannot hold (`kernel.overflowuid`).
 const OVERFLOW: u16 = 65534;
 
-/// The ID that a 16-bit ID means: all ones leave an identity unchanged.
+/// Converts a 16-bit ID: all ones leave an identity unchanged.
 fn from_id16(id: u32) -> u32 {
     match id as u16 {
         u16::MAX => u32::MAX,
@@ -21,7 +21,7 @@ fn from_id16(id: u32) -> u32 {
     }
 }
 
-/// A number as 16 bits show it.
+/// Converts an ID to 16 bits.
 pub fn to_id16(id: u32) -> u16 {
     id.try_into().unwrap_or(OVERFLOW)
 }

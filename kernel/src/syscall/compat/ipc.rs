@@ -4,16 +4,16 @@ use crate::errno::{Errno, Result};
 use crate::syscall::layout::{Compat, Layout};
 use crate::syscall::{aio, ipc};
 
-/// Commands with this bit have the newer structures (IPC_64), which libc always asks for.
+/// The bit of commands with the newer structures (IPC_64), which libc always sets.
 const NEWER: u32 = 0x100;
 
-/// Commands of semctl(2), msgctl(2) and shmctl(2) that have structures: IPC_SET, IPC_STAT, IPC_INFO
-/// and the kinds' own.
+/// The commands of semctl(2), msgctl(2) and shmctl(2) with structures: IPC_SET, IPC_STAT, IPC_INFO
+/// and specific ones.
 const OF_SEMAPHORES: &[u32] = &[1, 2, 18, 20];
 const OF_MESSAGES: &[u32] = &[1, 2, 11, 13];
 const OF_SEGMENTS: &[u32] = &[1, 2, 3, 13, 15];
 
-/// The command without `NEWER`; EINVAL without that bit for the commands that need it.
+/// The command without `NEWER`; EINVAL without that bit for commands that require it.
 fn command(command: u32, with_structures: &[u32]) -> Result<u32> {
     match command & NEWER {
         0 if with_structures.contains(&command) => Err(Errno::EINVAL),

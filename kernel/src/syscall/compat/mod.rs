@@ -16,7 +16,7 @@ use super::layout::{Compat, Compat64};
 use super::table::dispatch;
 use crate::syscall;
 
-/// Arm's private calls are the architecture's.
+/// Arm's private calls are handled by the architecture.
 const PRIVATE: u16 = abi::compat::PRIVATE as u16;
 
 dispatch! {

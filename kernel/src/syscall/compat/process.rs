@@ -85,7 +85,7 @@ const _: () = assert!(size_of::<SystemInformation>() == 64);
 pub fn sysinfo(to: usize) -> Result<usize> {
     let page = crate::mm::PAGE_SIZE;
     let frames = [frame::total(), frame::free_count()];
-    // Memory that 32 bits cannot count is reported in pages.
+    // Memory whose size in bytes does not fit in 32 bits is reported in pages.
     let unit = if (frames[0] * page) >> 32 == 0 {
         1
     } else {

@@ -27,11 +27,11 @@ const VFP: u32 = 0x400;
 const THREAD_POINTER: u32 = 0x401;
 const SYSTEM_CALL: u32 = 0x404;
 
-/// Bytes of `struct user`, whose first are the general registers.
+/// The size of `struct user`, which begins with the general registers.
 const USER: usize = 296;
 
-/// Offsets that PEEKUSR has beyond the registers: the start of the program's code and data, and the
-/// end of its code.
+/// Offsets for PEEKUSR beyond the registers: the start of the program's code and data, and the end
+/// of its code.
 const CODE: usize = 0x10000;
 const DATA: usize = 0x10004;
 const CODE_END: usize = 0x10008;
@@ -49,7 +49,7 @@ pub fn ptrace(request: usize, tid: i32, address: usize, data: usize) -> Result<u
         SETVFPREGS => copy_in(tid, VFP, data)?,
         GET_THREAD_AREA => copy_out(tid, THREAD_POINTER, data)?,
         SET_SYSCALL => set(tid, SYSTEM_CALL, 0, &(data as i32).to_ne_bytes())?,
-        // Tracers of 64 bits know more sets.
+        // Only 64-bit tracers can access other register sets.
         GETREGSET | SETREGSET if ![GENERAL, VFP].contains(&(address as u32)) => {
             ptrace::with_stopped(tid, |_, _| Ok(()))?;
             return Err(Errno::EINVAL);
@@ -59,7 +59,7 @@ pub fn ptrace(request: usize, tid: i32, address: usize, data: usize) -> Result<u
     Ok(0)
 }
 
-/// A set of registers of a thread that has stopped, as this tracer has its own.
+/// A register set of a stopped thread, in the layout of this tracer's own.
 fn get(tid: i32, kind: u32) -> Result<Vec<u8>> {
     ptrace::with_stopped(tid, |thread, _| regset::get(&thread.arch, true, kind))
 }

@@ -129,10 +129,10 @@ pub fn newfstat(fd: i32, to: usize) -> Result<usize> {
     write_stat(&file_of(fd)?.dentry().inode().attr(), to)
 }
 
-/// Bytes of `struct statfs64`, and as some programs count them.
+/// The size of `struct statfs64`, and the size with padding that some programs pass.
 const STATFS64: [usize; 2] = [84, 88];
 
-/// EINVAL for a structure that is none, whatever it is of.
+/// EINVAL for an invalid size of the structure, whichever path is given.
 fn check_statfs64(size: usize) -> Result<()> {
     let known = STATFS64.contains(&size);
     known.then_some(()).ok_or(Errno::EINVAL)
@@ -188,7 +188,7 @@ pub fn fstatfs(fd: i32, to: usize) -> Result<usize> {
     write_statfs(file_of(fd)?.path(), to)
 }
 
-/// Bytes of `struct linux_dirent` before the name, behind which its kind stands.
+/// The size of `struct linux_dirent` before the name, which the type follows.
 const RECORD_HEAD: usize = 10;
 
 pub fn getdents(fd: i32, buffer: usize, size: u32) -> Result<usize> {

@@ -14,7 +14,7 @@ use crate::syscall::stat;
 #[repr(C)]
 struct Timex32 {
     modes: u32,
-    /// From the offset to the estimated error.
+    /// The fields from the offset to the estimated error.
     errors: [i32; 4],
     status: u32,
     /// The constant, the precision, the tolerance.
