@@ -6,13 +6,13 @@ use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use linux_raw_sys::net::{AF_INET, AF_INET6, AF_UNIX, AF_UNSPEC};
 
-/// Bytes of the longest address (`struct sockaddr_storage`).
+/// The size of the longest address (`struct sockaddr_storage`).
 const MAX: usize = 128;
-/// Bytes of an address's family.
+/// The size of the family field.
 pub const FAMILY: usize = 2;
 /// `sizeof(struct sockaddr_in)`
 const SIZE_V4: usize = 16;
-/// `sizeof(struct sockaddr_in6)`, and without its scope, which may be left out.
+/// `sizeof(struct sockaddr_in6)`, and the same without its scope, which may be omitted.
 pub const SIZE_V6: usize = 28;
 const SIZE_V6_SHORT: usize = 24;
 
@@ -22,12 +22,12 @@ pub enum Name {
     /// The socket has no name.
     #[default]
     Unnamed,
-    /// A Unix socket's: `sun_path` as it was given. A path ends with a zero byte, an abstract name
-    /// begins with one.
+    /// The name of a Unix socket: `sun_path` as it was given. A path ends with a zero byte, an
+    /// abstract name begins with one.
     Unix(Arc<[u8]>),
     /// An address and a port.
     Inet(SocketAddr),
-    /// A netlink port, and the groups that its socket listens to.
+    /// A netlink port, and the groups that its socket has joined.
     Netlink(u32, u32),
 }
 
@@ -39,7 +39,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Copies an address from the program. EINVAL when it is too long, EFAULT.
+    /// Copies an address from the program. EINVAL if it is too long, EFAULT.
     pub fn read(address: usize, len: u32) -> Result<Self> {
         let len = len as i32;
         if len < 0 || len as usize > MAX {
@@ -61,7 +61,7 @@ impl Address {
         Address { bytes, len }
     }
 
-    /// The address of a socket of family `domain` that has this name.
+    /// The address for a socket of family `domain` with this name.
     pub fn of(name: &Name, domain: u32) -> Self {
         match name {
             Name::Unix(path) => Self::new(domain, path),
@@ -100,7 +100,7 @@ impl Address {
         u16::from_ne_bytes([self.bytes[0], self.bytes[1]]).into()
     }
 
-    /// Bytes, with the family's two.
+    /// The length in bytes, including the family.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -115,22 +115,22 @@ impl Address {
         &self.bytes[..self.len]
     }
 
-    /// The IP address and port, for a socket of family `domain`; an IPv4 address in IPv6's form
-    /// comes as IPv4. EINVAL, EAFNOSUPPORT.
+    /// The IP address and port, for a socket of family `domain`; an IPv4-mapped IPv6 address is
+    /// returned as IPv4. EINVAL, EAFNOSUPPORT.
     pub fn inet(&self, domain: u32) -> Result<SocketAddr> {
         let named = self.laid_out_as(domain)?;
         self.check_family(&[domain])?;
         Ok(named)
     }
 
-    /// Like [`inet`](Self::inet), where the family may also be left out (AF_UNSPEC).
+    /// Like [`inet`](Self::inet), but the family may also be AF_UNSPEC.
     pub fn inet_or_unspecified(&self, domain: u32) -> Result<SocketAddr> {
         let named = self.laid_out_as(domain)?;
         self.check_family(&[domain, AF_UNSPEC])?;
         Ok(named)
     }
 
-    /// Like [`inet`](Self::inet), for bind(2), to which IPv4's "any" address may be of no family.
+    /// Like [`inet`](Self::inet), for bind(2), which accepts IPv4's "any" address with AF_UNSPEC.
     pub fn inet_to_bind(&self, domain: u32) -> Result<SocketAddr> {
         let named = self.laid_out_as(domain)?;
         if domain != AF_INET || !named.ip().is_unspecified() {
@@ -147,8 +147,8 @@ impl Address {
         }
     }
 
-    /// The IP address and port where an address of family `domain` has them, whatever its family
-    /// is. EINVAL for one that is too short.
+    /// The IP address and port, read from the positions of an address of family `domain` regardless
+    /// of the actual family. EINVAL if it is too short.
     pub fn laid_out_as(&self, domain: u32) -> Result<SocketAddr> {
         let least = if domain == AF_INET6 {
             SIZE_V6_SHORT
@@ -172,13 +172,13 @@ impl Address {
         })
     }
 
-    /// Whether connect shall end a connection (AF_UNSPEC).
+    /// Whether connect ends a connection (AF_UNSPEC).
     pub fn is_unspecified(&self) -> bool {
         self.len >= 2 && self.family() == AF_UNSPEC
     }
 
-    /// Writes it to the program, cut to the length at `len`, where its own length goes. A null
-    /// `address` wants none.
+    /// Writes the address to the program, truncated to the length at `len`, where its full length
+    /// is written. A null `address` skips it.
     pub fn write(&self, address: usize, len: usize) -> Result<()> {
         if address == 0 {
             return Ok(());
@@ -190,7 +190,7 @@ impl Address {
     }
 }
 
-/// The address that stands for all.
+/// The unspecified ("any") address.
 pub fn unspecified(domain: u32) -> IpAddr {
     if domain == AF_INET6 {
         Ipv6Addr::UNSPECIFIED.into()

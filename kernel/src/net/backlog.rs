@@ -11,7 +11,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
-/// The most connections that can wait (`net.core.somaxconn`).
+/// The maximum length of a backlog (`net.core.somaxconn`).
 pub static MOST: AtomicUsize = AtomicUsize::new(4096);
 
 struct Queue<T> {
@@ -21,18 +21,18 @@ struct Queue<T> {
     callers: Sequence<Arc<dyn Work>>,
 }
 
-/// The queue of a socket that listens.
+/// The queue of a listening socket.
 pub struct Backlog<T> {
     queue: Mutex<Queue<T>>,
     max: AtomicUsize,
-    /// Notified when a connection comes.
+    /// Notified when a connection arrives.
     arrived: Arc<WaitSource>,
-    /// Notified when there is room for one more.
+    /// Notified when there is room for another connection.
     room: Arc<WaitSource>,
 }
 
 impl<T> Backlog<T> {
-    /// An empty queue for `max` connections and one more.
+    /// An empty queue for `max` connections plus one.
     pub fn new(max: usize, arrived: &Arc<WaitSource>) -> Result<Self> {
         Ok(Backlog {
             queue: Mutex::new(Queue {
@@ -46,14 +46,14 @@ impl<T> Backlog<T> {
         })
     }
 
-    /// Changes for how many there is room.
+    /// Changes the maximum length.
     pub fn set_max(&self, max: usize) {
         self.max.store(max.min(MOST.load(Relaxed)), Release);
         self.room.notify();
         self.admit();
     }
 
-    /// Takes connections again, after [`Self::close`].
+    /// Accepts connections again, after [`Self::close`].
     pub fn reopen(&self, max: usize) {
         self.queue.lock().open = true;
         self.set_max(max);
@@ -63,13 +63,14 @@ impl<T> Backlog<T> {
         queue.open && queue.waiting.len() > self.max.load(Acquire)
     }
 
-    /// Whether adding a connection need not wait: there is room, or the queue is closed.
+    /// Whether a connection can be added without waiting: there is room, or the queue is closed.
     pub fn may_push(&self) -> bool {
         !self.is_full(&self.queue.lock())
     }
 
-    /// Has `work` done once there may be room, by the kernel's worker, which then calls
-    /// [`Self::admit`]; the number by which it can be forgotten. `None` if that is so now.
+    /// Queues `work` for the time when there may be room. The kernel's worker does it, and then
+    /// calls [`Self::admit`]. Returns the number by which it can be cancelled, or `None` if there
+    /// is room now.
     ///
     /// # Errors
     /// ENOMEM.
@@ -81,13 +82,13 @@ impl<T> Backlog<T> {
         queue.callers.push(work).map(Some)
     }
 
-    /// Takes such work back.
+    /// Cancels such work.
     pub fn forget(&self, number: u64) {
         let gone = self.queue.lock().callers.remove(number);
         drop(gone);
     }
 
-    /// Gives the first such work to the worker, if there is room.
+    /// Passes the first such work to the worker, if there is room.
     pub fn admit(&self) {
         let mut queue = self.queue.lock();
         if self.is_full(&queue) {
@@ -106,9 +107,9 @@ impl<T> Backlog<T> {
         wait.until(&self.room, || !self.is_full(&self.queue.lock()))
     }
 
-    /// Adds a connection, which `join` makes one as soon as it is sure that it can be added.
-    /// ECONNREFUSED once the queue is closed, EAGAIN when it is full; `over`: only when it is full
-    /// beyond any measure.
+    /// Adds a connection; `join` establishes it as soon as it is certain that it can be added.
+    /// ECONNREFUSED if the queue is closed, EAGAIN if it is full, or with `over`, if it is full
+    /// beyond any limit.
     pub fn push(&self, connection: Arc<T>, over: bool, join: impl FnOnce()) -> Result<()> {
         let mut queue = self.queue.lock();
         if !queue.open {
@@ -150,7 +151,7 @@ impl<T> Backlog<T> {
         }
     }
 
-    /// Hands each connection that waits to `act`, in order. May sleep.
+    /// Passes each waiting connection to `act`, in order. May sleep.
     pub fn each(&self, act: impl Fn(&T)) {
         let mut at = 0;
         loop {
@@ -163,13 +164,13 @@ impl<T> Backlog<T> {
         }
     }
 
-    /// The sum of a number over the connections that wait.
+    /// The sum of a number over the waiting connections.
     pub fn sum(&self, number: impl Fn(&T) -> usize) -> usize {
         let queue = self.queue.lock();
         queue.waiting.iter().map(|one| number(one)).sum()
     }
 
-    /// How many wait, and may.
+    /// The number of waiting connections, and the maximum.
     pub fn counts(&self) -> (usize, usize) {
         let waiting = self.queue.lock().waiting.len();
         (waiting, self.max.load(Acquire))
@@ -180,12 +181,12 @@ impl<T> Backlog<T> {
         !self.queue.lock().waiting.is_empty()
     }
 
-    /// Whether the socket takes connections.
+    /// Whether the socket accepts connections.
     pub fn is_open(&self) -> bool {
         self.queue.lock().open
     }
 
-    /// Takes no more connections; those that wait are the caller's.
+    /// Accepts no more connections; returns the waiting ones.
     pub fn close(&self) -> VecDeque<Arc<T>> {
         let waiting = {
             let mut queue = self.queue.lock();

@@ -23,15 +23,15 @@ use linux_raw_sys::net::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// `sizeof(struct cmsghdr)`: a length of a program's `word`, level and type of 4 bytes each.
+/// `sizeof(struct cmsghdr)`: a length of `word` bytes, level and type of 4 bytes each.
 const fn header_len(word: usize) -> usize {
     word + 8
 }
-/// A descriptor for the process that sent something (`include/linux/socket.h`).
+/// A descriptor for the process that sent a message (`include/linux/socket.h`).
 const SCM_PIDFD: u32 = 4;
-/// `long`s of the control message that has most of them, of SO_TIMESTAMPING.
+/// The maximum number of `long`s in a control message, that of SO_TIMESTAMPING.
 const MOST_LONGS: usize = 6;
-/// The most bytes of control messages in one call (`net.core.optmem_max`).
+/// The maximum size of control messages in one call (`net.core.optmem_max`).
 const MAX_CONTROL: usize = 128 * 1024;
 
 /// `struct ucred`: the credentials of a sender.
@@ -61,14 +61,14 @@ impl Credentials {
         gid: 0,
     };
 
-    /// Where there is no peer, as Linux shows it.
+    /// The credentials that Linux shows if there is no peer.
     pub const NONE: Credentials = Credentials {
         pid: 0,
         uid: u32::MAX,
         gid: u32::MAX,
     };
 
-    /// The calling thread's: by the effective identities (SO_PEERCRED), or by the real ones
+    /// The calling thread's credentials: the effective ones (SO_PEERCRED), or the real ones
     /// (SCM_CREDENTIALS).
     pub fn current(effective: bool) -> Self {
         let pid = current().process_id();
@@ -101,13 +101,13 @@ impl Credentials {
     }
 }
 
-/// The sender of a message: its credentials as they are reported, and its process, which keeps its
-/// identity when the number is reused.
+/// The sender of a message: its credentials as they are reported, and its process, which is still
+/// identified when its number is reused.
 #[derive(Clone, Copy)]
 pub struct Sender {
-    /// The data.
+    /// The credentials.
     pub who: Credentials,
-    /// When the process began; 0 for none.
+    /// The start time of the process; 0 for none.
     began: u64,
 }
 
@@ -118,13 +118,13 @@ impl Sender {
         began: 0,
     };
 
-    /// Nobody that is known.
+    /// An unknown sender.
     pub const UNKNOWN: Sender = Sender {
         who: Credentials::UNKNOWN,
         began: 0,
     };
 
-    /// The calling thread, as [`Credentials::current`] has it.
+    /// The calling thread, with the IDs of [`Credentials::current`].
     pub fn current(effective: bool) -> Self {
         Sender {
             who: Credentials::current(effective),
@@ -138,7 +138,7 @@ impl Sender {
         Sender { who, began }
     }
 
-    /// The process, unless it is no more.
+    /// The process, if it still exists.
     pub fn process(&self) -> Option<Arc<Process>> {
         pid_table::process(self.who.pid).filter(|process| process.started() == self.began)
     }
@@ -147,7 +147,7 @@ impl Sender {
 /// The credentials of a connection's peer.
 #[derive(Clone)]
 pub struct Peer {
-    /// The process, and whom it acted as.
+    /// The process, and its credentials.
     pub sender: Sender,
     /// Its supplementary groups.
     pub groups: Arc<Vec<u32>>,
@@ -172,16 +172,16 @@ pub struct Ancillary {
     pub credentials: Option<Sender>,
     /// A datagram's header.
     pub header: Header,
-    /// The time of arrival, where that is asked for.
+    /// The time of arrival, if it is requested.
     pub arrived: Option<Time>,
     /// The number of messages that were lost before this one.
     pub lost: u32,
-    /// The part of the sender's buffer that the message takes up.
+    /// The charge for the message to the sender's buffer.
     pub charge: Option<Charge>,
 }
 
 impl Ancillary {
-    /// Whether there is nothing.
+    /// Whether there is no ancillary data.
     pub fn is_empty(&self) -> bool {
         self.rights.is_none() && self.credentials.is_none()
     }
@@ -198,9 +198,9 @@ impl Ancillary {
         })
     }
 
-    /// Reads a program's control messages: files are for Unix sockets alone, credentials for these
-    /// and netlink's, fields of a header for the sockets of datagrams of IP. `word`: bytes of the
-    /// program's words.
+    /// Reads a program's control messages: files only for Unix sockets, credentials only for these
+    /// and for netlink, header fields for IP datagram sockets. `word` is the size of the program's
+    /// words.
     pub fn read(
         address: usize,
         len: usize,
@@ -223,7 +223,7 @@ impl Ancillary {
             }
             let data = &rest[head..len];
             match (level, kind) {
-                // As on Linux these are no fields, but no error.
+                // As on Linux, these are ignored without an error.
                 (SOL_SOCKET, SCM_RIGHTS | SCM_CREDENTIALS) if inet::is_family(socket.domain) => {}
                 _ if inet::is_family(socket.domain) => {
                     if socket.kind != STREAM || level == SOL_SOCKET {
@@ -255,7 +255,7 @@ impl Ancillary {
             }
             rest = &rest[len.next_multiple_of(word).min(rest.len())..];
         }
-        // A program of 64 bits may leave some bytes behind the last.
+        // A 64-bit program may leave some bytes after the last message.
         if word < size_of::<usize>() && !rest.is_empty() {
             return Err(Errno::EINVAL);
         }
@@ -273,7 +273,7 @@ impl Ancillary {
     }
 }
 
-/// Length, level and type of a message.
+/// The length, level and type of a message.
 fn header(bytes: &[u8], word: usize) -> (usize, u32, u32) {
     let half = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap_or_default());
     let mut len = [0; size_of::<usize>()];
@@ -286,14 +286,14 @@ pub struct Control {
     address: usize,
     room: usize,
     used: usize,
-    /// Bytes of the program's words.
+    /// The size of the program's words.
     word: usize,
-    /// MSG_CTRUNC once something did not fit.
+    /// MSG_CTRUNC if something did not fit.
     pub flags: u32,
 }
 
 impl Control {
-    /// `len` bytes at `address`, of a program whose words have `word` bytes.
+    /// A buffer of `len` bytes at `address`, of a program whose words have `word` bytes.
     pub fn new(address: usize, len: usize, word: usize) -> Self {
         Control {
             address,
@@ -304,7 +304,7 @@ impl Control {
         }
     }
 
-    /// Bytes that were written.
+    /// The number of bytes written.
     pub fn used(&self) -> usize {
         self.used
     }
@@ -313,7 +313,7 @@ impl Control {
         self.room - self.used
     }
 
-    /// Writes one message, cut to the room that is left.
+    /// Writes one message, truncated to the remaining room.
     pub fn put(&mut self, level: u32, kind: u32, data: &[u8]) -> Result<()> {
         let head = header_len(self.word);
         if self.left() < head {
@@ -330,7 +330,7 @@ impl Control {
         self.finish(level, kind, len)
     }
 
-    /// Writes the header of a message of `len` bytes, whose data is there already.
+    /// Writes the header of a message of `len` bytes, whose data has been written already.
     fn finish(&mut self, level: u32, kind: u32, len: usize) -> Result<()> {
         let at = self.address + self.used;
         UserSlice::new(at, self.word).copy_out(&len.to_ne_bytes()[..self.word])?;
@@ -339,7 +339,7 @@ impl Control {
         Ok(())
     }
 
-    /// Reports when a message arrived, as the option `kind` asks for it.
+    /// Reports the time of a message's arrival, as the option `kind` requests.
     pub fn put_time(&mut self, kind: u32, arrived: Time) -> Result<()> {
         let whole = matches!(kind, SO_TIMESTAMPNS_OLD | SO_TIMESTAMPNS_NEW);
         let part = arrived.nanoseconds / if whole { 1 } else { 1000 };
@@ -362,8 +362,8 @@ impl Control {
         self.put(SOL_SOCKET, kind, narrow[..longs.len()].as_bytes())
     }
 
-    /// Reports when a message arrived, as the option `kind` (SO_TIMESTAMPING) asks for it: by the
-    /// software's clock, and by none of hardware.
+    /// Reports the time of a message's arrival, as the option `kind` (SO_TIMESTAMPING) requests:
+    /// the software timestamp, and no hardware timestamp.
     pub fn put_stamping(&mut self, kind: u32, arrived: Time) -> Result<()> {
         let times: [i64; MOST_LONGS] = [arrived.seconds, arrived.nanoseconds.into(), 0, 0, 0, 0];
         match kind {
@@ -372,7 +372,7 @@ impl Control {
         }
     }
 
-    /// Reports what is known of a message beside its header, as options ask for it.
+    /// Reports what else is known about a message, as options request.
     pub fn put_ancillary(&mut self, ancillary: &Ancillary, options: &Options) -> Result<()> {
         if ancillary.lost != 0 && options.is_on(SO_RXQ_OVFL) {
             self.put(SOL_SOCKET, SO_RXQ_OVFL, ancillary.lost.as_bytes())?;
@@ -383,7 +383,7 @@ impl Control {
         Ok(())
     }
 
-    /// Hands the sender's credentials and files over to the program, as its options ask for them.
+    /// Passes the sender's credentials and files to the program, as its options request.
     pub fn put_passed(
         &mut self,
         ancillary: &Ancillary,
@@ -402,8 +402,7 @@ impl Control {
         Ok(())
     }
 
-    /// SCM_PIDFD: a descriptor for the process that sent a message, or the error that there is
-    /// none.
+    /// SCM_PIDFD: a descriptor for the process that sent a message, or the error that prevented it.
     fn put_process(&mut self, sender: &Sender) -> Result<()> {
         if self.left() < header_len(self.word) + size_of::<i32>() {
             self.flags |= MSG_CTRUNC;
@@ -425,7 +424,7 @@ impl Control {
         Ok(())
     }
 
-    /// SCM_RIGHTS: the program gets descriptors for files.
+    /// SCM_RIGHTS: installs descriptors for the files.
     fn put_rights(&mut self, ancillary: &Ancillary, close_on_exec: bool) -> Result<()> {
         let Some(rights) = &ancillary.rights else {
             return Ok(());
@@ -450,7 +449,7 @@ impl Control {
     }
 }
 
-/// Gives one file a descriptor, whose number goes to user address `at`.
+/// Installs a descriptor for one file, and writes its number to user address `at`.
 fn give(
     files: &Arc<FdTable>,
     rights: &Rights,

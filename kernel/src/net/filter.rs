@@ -18,7 +18,7 @@ use bpf::packet::{Beside, Packet, STEP};
 use core::net::SocketAddr;
 use linux_raw_sys::net::IPPROTO_TCP;
 
-/// Protocols of the link layer (ETH_P_IP, ETH_P_IPV6), and the type of lo (ARPHRD_LOOPBACK).
+/// Link-layer protocols (ETH_P_IP, ETH_P_IPV6), and the hardware type of lo (ARPHRD_LOOPBACK).
 const IP: u32 = 0x0800;
 const IP_V6: u32 = 0x86dd;
 const LOOPBACK: u32 = 772;
@@ -26,7 +26,7 @@ const LOOPBACK: u32 = 772;
 /// A filter.
 pub struct Filter {
     program: Vec<Instruction>,
-    /// The socket is one of UDP: the filter reads the header too, of which it drops nothing.
+    /// The size of the UDP header, which the filter of a UDP socket reads too, and cannot cut off.
     head: usize,
 }
 
@@ -34,7 +34,7 @@ impl Filter {
     /// Reads a program's filter for a socket.
     ///
     /// # Errors
-    /// EINVAL: it is none. EPERM: the socket takes none. EFAULT, ENOMEM.
+    /// EINVAL: it is invalid. EPERM: the socket cannot have one. EFAULT, ENOMEM.
     pub fn read(value: &[u8], base: &Base) -> Result<Arc<Self>> {
         if value.len() != filter_program::size() {
             return Err(Errno::EINVAL);
@@ -56,12 +56,12 @@ impl Filter {
         })
     }
 
-    /// How many bytes it has.
+    /// Its size in bytes.
     pub fn len(&self) -> usize {
         self.program.len() * STEP
     }
 
-    /// Its instructions, as the program gave them.
+    /// Its instructions, in the form that the program passed.
     pub fn bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let room = bytes.try_reserve_exact(self.len());
@@ -74,13 +74,13 @@ impl Filter {
         Ok(bytes)
     }
 
-    /// Bytes that come before a message for the filter to read.
+    /// The number of bytes that precede a message for the filter.
     pub fn head(&self) -> usize {
         self.head
     }
 
-    /// How many bytes of a message from `sender` its socket gets; `None` where it gets none. The
-    /// message comes after [`Self::head`] bytes, which this fills in.
+    /// The number of bytes of a message from `sender` that the socket receives; `None` if the
+    /// message is dropped. The message follows [`Self::head`] bytes, which this function fills in.
     pub fn run(&self, bytes: &mut [u8], ancillary: &Ancillary, sender: &Name) -> Option<usize> {
         if self.head > 0
             && let Name::Inet(from) = sender
@@ -107,11 +107,11 @@ impl Filter {
     }
 }
 
-/// A message as its filter sees it.
+/// A message as the filter sees it.
 struct Seen<'a> {
     bytes: &'a [u8],
     mark: u32,
-    /// The protocol of the link layer; 0 where there is no link.
+    /// The link-layer protocol; 0 if there is no link.
     protocol: u32,
 }
 

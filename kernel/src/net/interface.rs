@@ -19,16 +19,16 @@ pub const NAME: [u8; 16] = *b"lo\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 pub const INDEX: u32 = 1;
 /// IFF_UP, IFF_LOOPBACK and IFF_RUNNING.
 pub const FLAGS: u32 = 0x49;
-/// The flags that can be changed elsewhere: IFF_UP, IFF_DEBUG, IFF_NOTRAILERS, IFF_NOARP,
+/// The flags that can be changed on other interfaces: IFF_UP, IFF_DEBUG, IFF_NOTRAILERS, IFF_NOARP,
 /// IFF_PROMISC, IFF_ALLMULTI, IFF_MULTICAST, IFF_PORTSEL, IFF_AUTOMEDIA and IFF_DYNAMIC.
 const CHANGEABLE: u32 = 0xf3a5;
-/// The longest packet, and the length of the queue.
+/// The MTU, and the length of the queue.
 pub const MTU: u32 = 65536;
 pub const QUEUE: u32 = 1000;
-/// The kind of its hardware (ARPHRD_LOOPBACK).
+/// The hardware type (ARPHRD_LOOPBACK).
 pub const HARDWARE: u16 = 772;
 const NETMASK: Ipv4Addr = Ipv4Addr::new(255, 0, 0, 0);
-/// The operations that begin with the interface's name.
+/// The requests whose structure begins with the interface's name.
 const NAMED: [u32; 15] = [
     SIOCGIFFLAGS,
     SIOCSIFFLAGS,
@@ -57,7 +57,7 @@ const _: () = {
     handled[at + 1] = SIOCGIFCONF as u64;
     assert!(abi::options::INTERFACE.is_handled_by(&handled));
 };
-/// `sizeof(struct ifreq)`: a name, and 24 bytes of what is asked for.
+/// `sizeof(struct ifreq)`: a name, and 24 bytes of data.
 const REQUEST: usize = 40;
 const ASKED: usize = 16;
 
@@ -65,7 +65,7 @@ const ASKED: usize = 16;
 pub fn ioctl(request: u32, argument: usize) -> Result<usize> {
     let asked = argument.wrapping_add(ASKED);
     if request == SIOCGIFCONF {
-        // `struct ifconf` has a length, and the address of as many bytes.
+        // `struct ifconf` has a length, and an address of the same size.
         let room = UserPtr::<i32>::new(argument).read()?;
         let to = UserPtr::<usize>::new(argument.wrapping_add(8)).read()?;
         let len = configuration(room, to, REQUEST)?;
@@ -125,7 +125,7 @@ pub fn ioctl(request: u32, argument: usize) -> Result<usize> {
     Ok(0)
 }
 
-/// EOPNOTSUPP for flags that the interface does not have: it is as it is.
+/// EOPNOTSUPP for flags that the interface does not have, since they cannot be changed.
 pub fn check_flags(wanted: u32) -> Result<()> {
     match (wanted ^ FLAGS) & CHANGEABLE {
         0 => Ok(()),
@@ -133,7 +133,7 @@ pub fn check_flags(wanted: u32) -> Result<()> {
     }
 }
 
-/// EOPNOTSUPP for an address at `asked` that is not the interface's own.
+/// EOPNOTSUPP for an address at `asked` that differs from the interface's own.
 fn check_address(asked: usize, own: Ipv4Addr) -> Result<()> {
     let given = UserPtr::<[u8; 16]>::new(asked).read()?;
     match given[4..8] == own.octets() {
@@ -194,7 +194,7 @@ fn of_card(interface: &Arc<Interface>, request: u32, asked: usize) -> Result<()>
     }
 }
 
-/// Has an interface work or not. EOPNOTSUPP for other flags than it has.
+/// Sets an interface up or down. EOPNOTSUPP for other flags than it has.
 pub fn change_flags(interface: &Arc<Interface>, wanted: u32) -> Result<()> {
     const IFF_UP: u32 = 1;
     let settled = CHANGEABLE & !IFF_UP;
@@ -223,7 +223,7 @@ fn mask(bits: u8) -> Ipv4Addr {
         .into()
 }
 
-/// The bits of a mask; EINVAL for one that is none.
+/// The prefix length of a mask; EINVAL for an invalid one.
 fn bits_of(mask: Ipv4Addr) -> Result<u8> {
     let mask = u32::from(mask);
     match mask.leading_ones() + mask.trailing_zeros() {
@@ -233,8 +233,8 @@ fn bits_of(mask: Ipv4Addr) -> Result<u8> {
     }
 }
 
-/// SIOCSIFADDR: the address takes the place of the first, with the network of its class, and the
-/// interface works from then on.
+/// SIOCSIFADDR: the address replaces the first one, with the network of its class, and the
+/// interface is set up.
 fn set_address(interface: &Arc<Interface>, old: Option<Address>, ip: Ipv4Addr) -> Result<()> {
     if let Some(old) = old {
         addresses::remove(interface, old.ip)?;
@@ -259,7 +259,7 @@ fn replace(interface: &Arc<Interface>, old: Address, new: Address) -> Result<()>
     Ok(())
 }
 
-/// `struct rtentry`: its bytes, and the places of what is looked at.
+/// The size of `struct rtentry`, and the offsets of the fields in use.
 const ROUTE: usize = 120;
 const ROUTE_TO: usize = 8;
 const ROUTE_VIA: usize = 24;
@@ -274,7 +274,7 @@ const RTF_REJECT: u16 = 0x200;
 /// RTPROT_BOOT
 const BY_BOOT: u8 = 3;
 
-/// SIOCADDRT and SIOCDELRT, of IPv4.
+/// SIOCADDRT and SIOCDELRT, for IPv4.
 fn change_route(adds: bool, argument: usize) -> Result<()> {
     require(CAP_NET_ADMIN)?;
     let asked = UserPtr::<[u8; ROUTE]>::new(argument).read()?;
@@ -310,7 +310,7 @@ fn change_route(adds: bool, argument: usize) -> Result<()> {
         }
     };
     let index = interface.as_ref().map_or(0, |interface| interface.index);
-    // The field is one more, as on Linux.
+    // As on Linux, the field is the metric plus one.
     let metric = u16::from_ne_bytes([asked[ROUTE_METRIC], asked[ROUTE_METRIC + 1]]);
     let metric = u32::from(metric.saturating_sub(1));
     if !adds {
@@ -348,7 +348,7 @@ fn change_route(adds: bool, argument: usize) -> Result<()> {
     routing::add(route, false)
 }
 
-/// ENETUNREACH for a route by way of a host that is not on a link itself.
+/// ENETUNREACH for a route whose gateway is not itself on a link.
 pub fn check_gateway(route: &Route) -> Result<()> {
     let Some(via) = route.via else { return Ok(()) };
     let near = routing::route_to(via).ok_or(Errno::ENETUNREACH)?;
@@ -358,8 +358,8 @@ pub fn check_gateway(route: &Route) -> Result<()> {
     }
 }
 
-/// SIOCGIFCONF: writes the interfaces to where the program has `room` bytes for structures of
-/// `request` bytes; how many bytes that is, or would be.
+/// SIOCGIFCONF: writes the interfaces into `room` bytes of the program, as structures of `request`
+/// bytes; returns the number of bytes written or needed.
 ///
 /// # Errors
 /// EFAULT.

@@ -4,7 +4,7 @@
 use crate::arch::{MAX_CPUS, cpu};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The events counted, over IPv4 and IPv6 apart.
+/// The events that are counted, separately for IPv4 and IPv6.
 #[derive(Clone, Copy)]
 pub enum Event {
     /// Packets and datagrams, which arrive as soon as they are sent.
@@ -13,46 +13,46 @@ pub enum Event {
     Octets,
     /// Packets of no known protocol.
     Unknown,
-    /// Messages of ICMP that were damaged.
+    /// Damaged ICMP messages.
     Damaged,
-    /// Echo requests, and echoes.
+    /// Echo requests, and echo replies.
     Requests,
     Echoes,
     /// Port unreachable, or for IPv4 protocol unreachable.
     Unreachable,
     /// IPv6: unknown next header.
     Problems,
-    /// Other messages of ICMP.
+    /// Other ICMP messages.
     Others,
-    /// Datagrams of UDP that were received, sent, for nobody, or lost for want of room.
+    /// UDP datagrams that were received, sent, without a receiver, or dropped for lack of room.
     Received,
     Sent,
     NoPorts,
     Overflows,
-    /// Datagrams to a broadcast address at which nobody receives.
+    /// Datagrams to a broadcast address without a receiver.
     Ignored,
-    /// The counts of UDP-Lite datagrams, as those of UDP.
+    /// The same counts for UDP-Lite.
     LiteReceived,
     LiteSent,
     LiteNoPorts,
     LiteOverflows,
     LiteIgnored,
-    /// Connections of TCP that were begun, and accepted.
+    /// TCP connections opened actively, and passively.
     Active,
     Passive,
     /// Connection attempts that failed, and connections that were reset.
     Failed,
     Reset,
-    /// Connections that a full queue did not take.
+    /// Connections refused by a full queue.
     Refused,
 }
 
 use Event::*;
 
-/// How many events there are of a family.
+/// The number of events of a family.
 const EVENTS: usize = Refused as usize + 1;
 
-/// A CPU's counts, on lines of its own.
+/// A CPU's counts, in cache lines of its own.
 #[repr(align(64))]
 struct Counts([AtomicU64; 2 * EVENTS]);
 
@@ -63,26 +63,26 @@ fn place(event: Event, v6: bool) -> usize {
     event as usize + if v6 { EVENTS } else { 0 }
 }
 
-/// Something happened so often.
+/// Counts `often` events.
 pub fn add(event: Event, v6: bool, often: usize) {
     let counts = &COUNTS[cpu::this().index()].0;
     counts[place(event, v6)].fetch_add(often as u64, Relaxed);
 }
 
-/// How often it has happened.
+/// The number of events.
 pub fn of(event: Event, v6: bool) -> u64 {
     let at = place(event, v6);
     let each = COUNTS.iter().map(|counts| counts.0[at].load(Relaxed));
     each.sum()
 }
 
-/// A packet of `len` bytes, with its header.
+/// Counts a packet of `len` bytes, including its header.
 pub fn packet(v6: bool, len: usize) {
     add(Packets, v6, 1);
     add(Octets, v6, len);
 }
 
-/// A message of ICMP of this kind.
+/// Counts an ICMP message of this type.
 pub fn message(v6: bool, kind: u8) {
     let event = match (v6, kind) {
         (false, 8) | (true, 128) => Requests,
@@ -94,7 +94,7 @@ pub fn message(v6: bool, kind: u8) {
     add(event, v6, 1);
 }
 
-/// A datagram of UDP or UDP-Lite.
+/// Counts a UDP or UDP-Lite datagram.
 pub fn datagram(event: Event, lite: bool, v6: bool) {
     let event = match event {
         Received if lite => LiteReceived,

@@ -34,7 +34,7 @@ use socket::Socket;
 pub const STREAM: u32 = 1;
 /// Datagrams.
 pub const DATAGRAM: u32 = 2;
-/// Access to a protocol below.
+/// Access to lower protocols.
 pub const RAW: u32 = 3;
 /// Records over a connection.
 pub const SEQPACKET: u32 = 5;
@@ -44,7 +44,7 @@ pub fn init() {
     unix::inflight::init().expect("memory for a thread of the kernel");
 }
 
-/// A new socket.
+/// Creates a socket.
 pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
     match domain {
         AF_UNIX => unix::new(kind, protocol),
@@ -54,7 +54,7 @@ pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
     }
 }
 
-/// Two sockets that are connected.
+/// Creates two connected sockets.
 pub fn pair(domain: u32, kind: u32, protocol: u32) -> Result<[Arc<dyn Socket>; 2]> {
     match domain {
         AF_UNIX => unix::pair(kind, protocol),

@@ -11,15 +11,15 @@ use linux_raw_sys::net::{MSG_OOB, MSG_PEEK, MSG_TRUNC};
 /// The urgent byte.
 #[derive(Clone, Copy)]
 pub struct Urgent {
-    /// Its place, counted from the first byte that was ever written.
+    /// Its position, counted from the first byte ever written.
     pub at: u64,
-    /// The byte was received with MSG_OOB.
+    /// Whether the byte was received with MSG_OOB.
     pub taken: bool,
 }
 
 impl Bytes {
-    /// The byte that was written last is urgent; the one before it is an ordinary one again, or
-    /// gone if it was taken.
+    /// Makes the byte that was written last urgent; the previous urgent byte becomes an ordinary
+    /// one again, or is removed if it was taken.
     pub fn make_last_urgent(&mut self, kind: Kind, inline: bool) {
         if self.is_at_mark() && kind == Kind::Tcp && !inline {
             self.skip(1);
@@ -40,7 +40,7 @@ impl Bytes {
         self.urgent.is_some_and(|urgent| urgent.at == self.read)
     }
 
-    /// How many bytes from `skip` on can be read before the mark, which is always sent.
+    /// The number of bytes from `skip` on that can be read before the mark, which is always sent.
     pub fn until_mark(&self, skip: usize) -> usize {
         let from = self.read + skip as u64;
         match self.urgent {
@@ -49,14 +49,14 @@ impl Bytes {
         }
     }
 
-    /// Takes bytes out; the mark goes with its byte.
+    /// Removes bytes; the mark is removed with its byte.
     pub fn skip(&mut self, count: usize) {
         self.ring.consume(count);
         self.read += count as u64;
         self.urgent = self.urgent.filter(|urgent| urgent.at >= self.read);
     }
 
-    /// Bytes that wait, as FIONREAD has them: over TCP the bytes before the mark, else all but an
+    /// The number of readable bytes for FIONREAD: over TCP those before the mark, else all but an
     /// urgent byte that was taken.
     pub fn waiting(&self, kind: Kind, inline: bool) -> usize {
         match self.urgent {
@@ -68,7 +68,7 @@ impl Bytes {
 }
 
 impl Channel {
-    /// Receives the urgent byte. EINVAL when there is none, or it is among the others.
+    /// Receives the urgent byte. EINVAL if there is none, or it is read in line.
     pub fn receive_urgent(&self, to: &mut Sink, flags: u32) -> Result<Received> {
         let mut bytes = self.lock()?;
         let urgent = bytes
@@ -96,7 +96,7 @@ impl Channel {
         })
     }
 
-    /// Notifies the reader's owner that a byte is urgent (SIGURG).
+    /// Notifies the reader's owner of an urgent byte (SIGURG).
     pub fn notify_urgent(&self) {
         if let Some(file) = self.reader().file() {
             sigio::notify_urgent(&file);

@@ -20,23 +20,22 @@ use linux_raw_sys::general::{CAP_NET_ADMIN, CAP_NET_RAW};
 use linux_raw_sys::net::*;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Loads beside a packet's bytes that a filter can have (SKF_AD_MAX).
+/// The number of ancillary loads of a filter (SKF_AD_MAX).
 const BPF_EXTENSIONS: u32 = 64;
 
-/// Bytes of the longest name of an interface (IFNAMSIZ).
+/// The size of an interface's name (IFNAMSIZ).
 const INTERFACE_NAME: usize = 16;
 
-/// Bytes that may wait in a new socket, either way (`net.core.rmem_default`), and the most that can
-/// be asked for.
+/// The default size of a new socket's buffers (`net.core.rmem_default`), and the maximum that can
+/// be requested.
 pub const DEFAULT_BUFFER: u32 = 212_992;
 const MAX_BUFFER: u32 = 212_992;
-/// The most that a receive by TCP can be made to wait for (half of what `net.ipv4.tcp_rmem`
-/// allows).
+/// The maximum of SO_RCVLOWAT for TCP (half of what `net.ipv4.tcp_rmem` allows).
 const MAX_LOW_WATER: i32 = 3 << 20;
-/// The seconds that Linux makes of negative ones (SO_LINGER): as many as its timers can wait, which
-/// count to 250 in one.
+/// The seconds that Linux stores for negative ones (SO_LINGER): the maximum of its timers, at 250
+/// ticks per second.
 const LONGEST_LINGER: u64 = i64::MAX as u64 / 250;
-/// The least that a buffer is made (`SOCK_MIN_SNDBUF`, `SOCK_MIN_RCVBUF`).
+/// The minimum size of a buffer (`SOCK_MIN_SNDBUF`, `SOCK_MIN_RCVBUF`).
 const MIN_SEND: u32 = 4608;
 const MIN_RECEIVE: u32 = 2304;
 /// Bits of `buffers_set`: the buffers that a program has set (`include/net/sock.h`).
@@ -44,7 +43,7 @@ const SOCK_SNDBUF_LOCK: u32 = 1;
 const SOCK_RCVBUF_LOCK: u32 = 2;
 const SOCK_BUF_LOCK_MASK: u32 = 3;
 
-/// Options that are only on or off, and only kept unless somebody asks for them.
+/// Options that are on or off, and are only stored unless something tests them.
 const SWITCHES: [u32; 18] = [
     SO_DEBUG,
     SO_REUSEADDR,
@@ -66,7 +65,7 @@ const SWITCHES: [u32; 18] = [
     SO_PREFER_BUSY_POLL,
 ];
 
-/// Options handled beside the switches.
+/// Options that are not switches.
 const OTHERS: [u32; 47] = [
     SO_TYPE,
     SO_ERROR,
@@ -122,32 +121,33 @@ pub struct Options {
     switches: AtomicU32,
     send_buffer: AtomicU32,
     receive_buffer: AtomicU32,
-    /// Nanoseconds; 0 is for ever.
+    /// In nanoseconds; 0 for ever.
     send_timeout: AtomicU64,
     receive_timeout: AtomicU64,
-    /// Twice the seconds, plus one where the option is on.
+    /// Twice the seconds, plus one if the option is on.
     linger: AtomicU64,
     low_water: AtomicU32,
     priority: AtomicU32,
     mark: AtomicU32,
     busy_poll: AtomicU32,
     busy_poll_budget: AtomicU32,
-    /// Whether a lost packet's flow changes its hash: here there is one way for all.
+    /// Whether a lost packet changes the hash of its flow, which has no effect here, since there is
+    /// a single path.
     txrehash: AtomicU32,
-    /// The socket is bound to `lo`.
+    /// Whether the socket is bound to `lo`.
     device: AtomicBool,
-    /// The times of messages that are reported.
+    /// The timestamps of messages that are reported.
     pub stamping: Stamping,
     /// The buffers that a program has set: SOCK_SNDBUF_LOCK, SOCK_RCVBUF_LOCK.
     buffers_set: AtomicU32,
-    /// The offset at which a peek reads (SO_PEEK_OFF); below 0 always at the first byte.
+    /// The offset of peeks (SO_PEEK_OFF); if it is negative, peeks read from the first byte.
     peek_offset: AtomicI32,
-    /// The CPU that handles received packets, as set by SO_INCOMING_CPU; below 0 is none.
+    /// The CPU that handles received packets, as set by SO_INCOMING_CPU; negative for none.
     incoming_cpu: AtomicI32,
 }
 
 impl Options {
-    /// As a new socket of the family `domain` has them.
+    /// The options of a new socket of the family `domain`.
     pub fn new(domain: u32) -> Self {
         let inet = inet::is_family(domain);
         Options {
@@ -195,7 +195,7 @@ struct TimeVal {
 }
 
 impl TimeVal {
-    /// EDOM when it is none; a negative time waits not at all.
+    /// EDOM if it is invalid; a negative time means no wait.
     fn nanoseconds(self) -> Result<u64> {
         if !(0..1_000_000).contains(&self.microseconds) {
             return Err(Errno::EDOM);
@@ -215,7 +215,7 @@ impl TimeVal {
     }
 }
 
-/// The number that an option's value is; EINVAL when it is too short for one.
+/// An option's value as a number; EINVAL if it is too short.
 pub fn number(value: &[u8]) -> Result<i32> {
     let (number, _) = i32::read_from_prefix(value).map_err(|_| Errno::EINVAL)?;
     Ok(number)
@@ -224,7 +224,7 @@ pub fn number(value: &[u8]) -> Result<i32> {
 /// A pidfd of the process at the other end (SO_PEERPIDFD).
 ///
 /// # Errors
-/// ENODATA: there is none; EINVAL: it is no more; ENOMEM.
+/// ENODATA: there is none; EINVAL: it no longer exists; ENOMEM.
 pub fn peer_pidfd(socket: &dyn Socket) -> Result<Arc<File>> {
     let sender = socket.peer_credentials().ok_or(Errno::ENODATA)?.sender;
     let process = sender.process().ok_or(Errno::EINVAL)?;
@@ -236,7 +236,7 @@ pub fn bytes<T: IntoBytes + Immutable>(value: T) -> Result<Vec<u8>> {
     copied(value.as_bytes())
 }
 
-/// A copy of an option's value of varying length.
+/// A copy of an option's value of variable length.
 fn copied(value: &[u8]) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes
@@ -246,8 +246,8 @@ fn copied(value: &[u8]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// SO_MEMINFO: bytes that wait to be read and may, that are sent and may be, and that TCP has not
-/// sent; the others are 0.
+/// SO_MEMINFO: the bytes that wait to be read and their limit, those sent and their limit, and
+/// those that TCP has not sent; the others are 0.
 pub fn memory(socket: &dyn Socket) -> [u32; 9] {
     let options = &socket.base().options;
     let (received, sent) = socket.waiting().unwrap_or_default();
@@ -276,46 +276,46 @@ impl Options {
         self.switches.fetch_or(bit, AcqRel);
     }
 
-    /// Says how many bytes may wait.
+    /// Sets the sizes of the buffers.
     pub fn set_buffers(&self, send: u32, receive: u32) {
         self.send_buffer.store(send, Release);
         self.receive_buffer.store(receive, Release);
     }
 
-    /// Bytes that may wait to be read from a peer's socket.
+    /// The number of bytes that may wait to be read from a peer's socket.
     pub fn send_buffer(&self) -> usize {
         self.send_buffer.load(Acquire) as usize
     }
 
-    /// Bytes that may wait to be read here.
+    /// The number of bytes that may wait to be read here.
     pub fn receive_buffer(&self) -> usize {
         self.receive_buffer.load(Acquire) as usize
     }
 
-    /// What the program has set of how many bytes may be sent and not acknowledged: half of
-    /// SO_SNDBUF, as on Linux the rest is for what stands beside them.
+    /// The program's setting of how many bytes may be sent and not acknowledged: half of SO_SNDBUF,
+    /// since on Linux the rest is for overhead.
     pub fn chosen_send_buffer(&self) -> Option<usize> {
         let is_set = self.buffers_set.load(Acquire) & SOCK_SNDBUF_LOCK != 0;
         is_set.then(|| self.send_buffer() / 2)
     }
 
-    /// The same of how many may wait to be read (SO_RCVBUF).
+    /// The same for the bytes that may wait to be read (SO_RCVBUF).
     pub fn chosen_receive_buffer(&self) -> Option<usize> {
         let is_set = self.buffers_set.load(Acquire) & SOCK_RCVBUF_LOCK != 0;
         is_set.then(|| self.receive_buffer() / 2)
     }
 
-    /// How long a send may wait, in nanoseconds; 0 is for ever.
+    /// The timeout of a send, in nanoseconds; 0 for ever.
     pub fn send_timeout(&self) -> u64 {
         self.send_timeout.load(Acquire)
     }
 
-    /// How long a receive may wait, in nanoseconds; 0 is for ever.
+    /// The timeout of a receive, in nanoseconds; 0 for ever.
     pub fn receive_timeout(&self) -> u64 {
         self.receive_timeout.load(Acquire)
     }
 
-    /// How many bytes a receive with `flags` goes past: a peek, where SO_PEEK_OFF asks for it.
+    /// The number of bytes that a receive with `flags` skips: a peek skips those of SO_PEEK_OFF.
     pub fn peek_skip(&self, flags: u32) -> usize {
         match flags & MSG_PEEK {
             0 => 0,
@@ -323,7 +323,7 @@ impl Options {
         }
     }
 
-    /// A receive with `flags` went past `count` bytes.
+    /// A receive with `flags` has passed `count` bytes: updates SO_PEEK_OFF.
     pub fn went_past(&self, flags: u32, count: usize) {
         let count = i32::try_from(count).unwrap_or(i32::MAX);
         let moved = |offset: i32| match flags & MSG_PEEK {
@@ -336,12 +336,12 @@ impl Options {
         }
     }
 
-    /// Whether a program chose the CPU that handles received packets.
+    /// Whether a program set the CPU that handles received packets.
     pub fn prefers_cpu(&self) -> bool {
         self.incoming_cpu.load(Relaxed) >= 0
     }
 
-    /// Whether a program chose this CPU for that.
+    /// Whether a program set this CPU for that.
     pub fn prefers_this_cpu(&self) -> bool {
         let cpu = self.incoming_cpu.load(Relaxed);
         cpu >= 0 && cpu as usize == cpu::this().index()
@@ -353,12 +353,12 @@ impl Options {
         (linger & 1 != 0 && linger > 1).then(|| (linger >> 1).saturating_mul(clock::SECOND))
     }
 
-    /// SO_LINGER with no time: a close resets the connection.
+    /// Whether SO_LINGER is set with a time of 0, so that a close resets the connection.
     pub fn resets(&self) -> bool {
         self.linger.load(Acquire) == 1
     }
 
-    /// Sets the priority of sent packets (SO_PRIORITY), without a check of the caller's rights.
+    /// Sets the priority of sent packets (SO_PRIORITY), without checking the caller's rights.
     pub fn set_priority(&self, priority: u32) {
         self.priority.store(priority, Release);
     }
@@ -368,23 +368,23 @@ impl Options {
         self.mark.load(Acquire)
     }
 
-    /// Whether its packets are those of `lo` alone (SO_BINDTODEVICE).
+    /// Whether it only uses packets of `lo` (SO_BINDTODEVICE).
     pub fn stays_inside(&self) -> bool {
         self.device.load(Acquire)
     }
 
-    /// The least that a receive waits for (SO_RCVLOWAT).
+    /// The minimum number of bytes that a receive waits for (SO_RCVLOWAT).
     pub fn low_water(&self) -> usize {
         self.low_water.load(Acquire) as usize
     }
 
-    /// Whether the sender's credentials are wanted (SO_PASSCRED).
+    /// Whether the sender's credentials are requested (SO_PASSCRED).
     pub fn wants_credentials(&self) -> bool {
         self.is_on(SO_PASSCRED) || self.is_on(SO_PASSPIDFD)
     }
 
     /// Copies the options that an accepted TCP socket inherits from the listening one: all that are
-    /// stored for connections, but not the priority and the control messages (Linux's
+    /// stored for connections, except the priority and the control messages (Linux's
     /// `sk_clone_lock`).
     pub fn inherit_all(&self, from: &Options) {
         let kept = from.switches.load(Acquire) & !Self::passed();
@@ -491,7 +491,7 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
             options.busy_poll_budget.store(budget.into(), Release);
         }
         SO_RESERVE_MEM if number(value)? < 0 => return Err(Errno::EINVAL),
-        // As without a group that counts memory.
+        // The error without a memory control group.
         SO_RESERVE_MEM => return Err(Errno::EOPNOTSUPP),
         SO_TXREHASH => {
             let rehash = match number(value)? {
@@ -527,7 +527,7 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
         {
             return Err(Errno::EPERM);
         }
-        // As without CONFIG_BPF_SYSCALL.
+        // The error without CONFIG_BPF_SYSCALL.
         SO_ATTACH_BPF | SO_ATTACH_REUSEPORT_EBPF => return Err(Errno::EOPNOTSUPP),
         SO_DETACH_FILTER => {
             let old = change_filter(socket, None)?;
@@ -544,13 +544,13 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Sets an option that is on or off, of which `bit` is that.
+/// Sets a switch, whose bit is `bit`.
 fn set_switch(socket: &dyn Socket, name: u32, bit: u32, on: bool) -> Result<()> {
     let base = socket.base();
     if on && name == SO_REUSEPORT && !inet::is_family(base.domain) {
         return Err(Errno::EOPNOTSUPP);
     }
-    // Under the filter's lock, so that nobody changes the filter after it is locked.
+    // The filter's lock is held, so that the filter cannot change after it is locked.
     let filter = (name == SO_LOCK_FILTER).then(|| base.reader.filter.lock());
     match on {
         true => base.options.switches.fetch_or(bit, AcqRel),
@@ -567,7 +567,7 @@ fn linger(value: &[u8]) -> Result<Option<u64>> {
     Ok((on != 0).then_some(seconds))
 }
 
-/// From how many bytes on a socket can be read, where a program sets `least`.
+/// The number of bytes from which a socket is readable, if a program sets `least`.
 fn low_water(socket: &dyn Socket, least: i32) -> u32 {
     let least = match least {
         0 => 1,
@@ -589,7 +589,7 @@ fn change_filter(socket: &dyn Socket, filter: Option<Arc<Filter>>) -> Result<Opt
     Ok(mem::replace(&mut *place, filter))
 }
 
-/// Checks the right to set options that need one: EPERM, or EACCES for SO_DEBUG.
+/// Checks the rights for options that need them: EPERM, or EACCES for SO_DEBUG.
 fn check_privilege(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
     let options = &socket.base().options;
     let admin = || can(CAP_NET_RAW) || can(CAP_NET_ADMIN);
@@ -641,7 +641,7 @@ fn timeout(value: &[u8]) -> Result<u64> {
     time.nanoseconds()
 }
 
-/// getsockopt(SOL_SOCKET), for as many bytes as there is room for.
+/// getsockopt(SOL_SOCKET), for a buffer of `room` bytes.
 pub fn get(socket: &dyn Socket, name: u32, room: usize) -> Result<Vec<u8>> {
     let base = socket.base();
     let options = &base.options;

@@ -26,7 +26,7 @@ const UDP: u32 = IPPROTO_UDP as u32;
 const UDP_LITE: u32 = IPPROTO_UDPLITE as u32;
 const ICMP: u32 = IPPROTO_ICMP as u32;
 const ICMP_V6: u32 = IPPROTO_ICMPV6;
-/// States of a connection; the last is that there is none.
+/// States of a connection; the last means no connection.
 const ESTABLISHED: u8 = 1;
 const CLOSE_WAIT: u8 = 8;
 const CLOSED: u8 = 7;
@@ -144,7 +144,7 @@ fn if_inet6(text: &mut Text) {
     }
 }
 
-/// There are no groups but that of all machines (224.0.0.1).
+/// The only group is that of all hosts (224.0.0.1).
 fn igmp(text: &mut Text) {
     put!(
         text,
@@ -154,7 +154,7 @@ fn igmp(text: &mut Text) {
     put!(text, "\t\t\t\t010000E0     1 0:00000000\t\t0\n");
 }
 
-/// The groups of IPv6: those of all machines (ff02::1 and ff01::1).
+/// The IPv6 groups: those of all nodes (ff02::1 and ff01::1).
 fn igmp6(text: &mut Text) {
     put!(
         text,
@@ -166,7 +166,7 @@ fn igmp6(text: &mut Text) {
     );
 }
 
-/// Where IPv6's packets go: to this machine, or nowhere.
+/// The IPv6 routes: to this machine, and the rejecting one.
 fn ipv6_route(text: &mut Text) {
     let none = |text: &mut Text| {
         put!(
@@ -185,7 +185,7 @@ fn ipv6_route(text: &mut Text) {
     none(text);
 }
 
-/// The receivers of packets by protocol.
+/// The packet handlers by protocol.
 fn ptype(text: &mut Text) {
     put!(
         text,
@@ -193,8 +193,8 @@ fn ptype(text: &mut Text) {
     );
 }
 
-/// Protocols, and how many sockets each has; of what calls they have, the table says nothing more
-/// than Linux does.
+/// The protocols, and the number of sockets of each; the flags for their operations are those that
+/// Linux shows.
 fn protocols(text: &mut Text) {
     put!(
         text,
@@ -237,11 +237,11 @@ fn protocols(text: &mut Text) {
     }
 }
 
-/// The bits of a place that are a socket's number; the bits above count lines.
+/// The bits of a position that hold a socket's number; the bits above count lines.
 const NUMBER: u32 = 40;
 
-/// Writes the line of the next socket for which `show` writes one; `show` gets the number of lines
-/// before. Before the first is the line that names the columns, which `head` writes.
+/// Writes the line of the next socket for which `show` writes one; `show` gets the number of the
+/// line. `head` writes the line with the column names, before the first.
 fn socket_line(
     place: u64,
     text: &mut Text,
@@ -308,7 +308,7 @@ fn route(text: &mut Text) {
                 0x200
             };
         let name = card(route.interface).map_or("*", |interface| interface.text());
-        // Addresses as they stand in memory.
+        // Addresses are shown in their byte order in memory.
         let [to, via, mask] = [u32::from(to), u32::from(via), mask].map(u32::swap_bytes);
         let mut line = Line::new(text);
         put!(
@@ -321,7 +321,7 @@ fn route(text: &mut Text) {
     }
 }
 
-/// How many ends of connections of TCP there are.
+/// The number of ends of TCP connections.
 pub fn established() -> u64 {
     let mut count = 0;
     socket_table::each(|socket| {
@@ -332,7 +332,7 @@ pub fn established() -> u64 {
     count
 }
 
-/// How many sockets there are of a family, kind and protocol; second, how many of those are shown.
+/// The number of sockets of a family, kind and protocol, and how many of these are shown.
 fn count([domain, kind, protocol]: [u32; 3]) -> [usize; 2] {
     let mut counts = [0; 2];
     socket_table::each(|socket| {
@@ -384,7 +384,7 @@ fn sockstat6(text: &mut Text) {
     );
 }
 
-/// An address and port: words of the address as the machine has them, the port as it is spoken.
+/// An address and port: the words of the address in the machine's byte order, the port as a number.
 fn put_address(text: &mut Line, socket: SocketAddr, domain: u32) {
     let ip = match socket.ip() {
         IpAddr::V4(ip) if domain == AF_INET6 => ip.to_ipv6_mapped().into(),
@@ -401,11 +401,11 @@ fn put_address(text: &mut Line, socket: SocketAddr, domain: u32) {
     put!(text, ":{:04X}", socket.port());
 }
 
-/// The names of the columns of sockets, over IPv4 with room for lines of some length.
+/// The column names of sockets; for IPv4, lines have a fixed length.
 const COLUMNS: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
 const COLUMNS_V6: &str = "  sl  local_address                         remote_address                        st tx_queue rx_queue \
      tr tm->when retrnsmt   uid  timeout inode";
-/// The rest of the line of sockets without connections.
+/// The further columns of sockets without connections.
 const MORE: &str = " ref pointer drops";
 
 fn raw_sockets(place: u64, text: &mut Text, domain: u32) -> Result<Option<u64>> {
@@ -457,12 +457,12 @@ fn tcp(place: u64, text: &mut Text, domain: u32) -> Result<Option<u64>> {
     })?;
     match next {
         Some(next) => Ok(Some(next)),
-        // None is left: the number of the next line stays.
+        // No socket is left: the number of the next line is kept.
         None => left_line((place - 1) >> NUMBER << NUMBER, text, domain, width),
     }
 }
 
-/// The place of an end without a socket; the places of sockets come before.
+/// The position of the first end without a socket; the positions of sockets are below it.
 const LEFT: u64 = 1 << 63;
 
 /// Writes the line of the next end of a connection that waits without a socket.
@@ -508,14 +508,14 @@ fn udp(place: u64, text: &mut Text, protocol: u32, domain: u32) -> Result<Option
     })
 }
 
-/// Whether a socket of IP is of a family, kind and protocol, and has a port or a connection.
+/// Whether an IP socket is of a family, kind and protocol, and has a port or a connection.
 fn is_of(which: [u32; 3], socket: &dyn Socket) -> bool {
     let base = socket.base();
     [base.domain, base.kind, base.protocol] == which && is_listed(socket)
 }
 
-/// Whether a socket of IP is listed: one of TCP that listens or is connected, one of datagrams that
-/// has a port.
+/// Whether an IP socket is listed: a TCP socket that listens or is connected, or a datagram socket
+/// that has a port.
 pub fn is_listed(socket: &dyn Socket) -> bool {
     match socket.base().kind {
         STREAM => socket.state() != CLOSED,
@@ -523,7 +523,7 @@ pub fn is_listed(socket: &dyn Socket) -> bool {
     }
 }
 
-/// The columns of every socket: addresses, state, what waits, whose it is, and its inode.
+/// The common columns of sockets: addresses, state, queues, owner and inode.
 fn put_socket(text: &mut Line, socket: &Arc<dyn Socket>) {
     let domain = socket.base().domain;
     let name = |name: Name| match name {
@@ -557,7 +557,7 @@ fn unix_sockets(place: u64, text: &mut Text) -> Result<Option<u64>> {
         if socket.base().domain != AF_UNIX {
             return false;
         }
-        // A peer that is connected holds it too.
+        // A connected peer holds it too.
         let connected = socket.peer().is_ok();
         put!(
             text,

@@ -1,4 +1,4 @@
-//! Open files on their way from one process to another (SCM_RIGHTS).
+//! Open files in flight from one process to another (SCM_RIGHTS).
 //!
 //! A file in flight may be a socket in which further files wait, so releasing one must not recurse
 //! along such a chain. Released files therefore go on a list of the thread that releases them,
@@ -18,17 +18,17 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::{CAP_SYS_ADMIN, CAP_SYS_RESOURCE, RLIMIT_NOFILE};
 
-/// The most files in one message (`SCM_MAX_FD`).
+/// The maximum number of files in one message (`SCM_MAX_FD`).
 pub const MAX_FILES: usize = 253;
 
-/// How many files each user has on their way.
+/// The number of files that each user has in flight.
 static COUNTS: Mutex<HashMap<u32, usize>> = Mutex::new(hash::new());
 
 struct Batch {
     files: Vec<Arc<File>>,
-    /// The user whose count the files are in; `None` for files that are only looked at.
+    /// The user to which the files are charged; `None` for copies of a peek.
     user: Option<u32>,
-    /// The number of the socket in which they wait, when Unix sockets are among them.
+    /// The number of the socket in which they wait, if there are Unix sockets among them.
     holder: Option<u64>,
     next: Option<Box<Batch>>,
 }
@@ -36,7 +36,7 @@ struct Batch {
 /// The files of one message.
 pub struct Rights(Option<Box<Batch>>);
 
-/// The files that a thread has released, and whether it is letting go of them.
+/// The files that a thread has released, and whether it is dropping them.
 #[derive(Default)]
 pub struct Discarded {
     first: Option<Box<Batch>>,
@@ -44,13 +44,13 @@ pub struct Discarded {
 }
 
 impl Rights {
-    /// Files that are on their way from now on. ETOOMANYREFS when more of the user's are than a
-    /// process may have open.
+    /// Charges files that are in flight from now on. ETOOMANYREFS if the user then has more in
+    /// flight than a process may have open.
     pub fn new(files: Vec<Arc<File>>) -> Result<Self> {
         let user = current().with_credentials(|who| who.uid);
         let mut rights = Self::of(files)?;
         inflight::await_room(rights.files(), sent(user))?;
-        // Some may wait where nobody can receive them any more: not until a socket is closed.
+        // Some may be garbage, which is otherwise not collected until a socket is closed.
         count(user, rights.files().len()).inspect_err(|_| inflight::collect())?;
         if let Some(batch) = &mut rights.0 {
             batch.user = Some(user);
@@ -67,7 +67,7 @@ impl Rights {
         })?)))
     }
 
-    /// From now on they wait in `channel`.
+    /// Enters the files into `channel`.
     pub fn enter(&mut self, channel: &Channel) -> Result<()> {
         if let Some(batch) = &mut self.0
             && inflight::enter(&batch.files, channel)?
@@ -88,7 +88,7 @@ impl Rights {
     }
 }
 
-/// How many files a user has on their way.
+/// The number of files that a user has in flight.
 fn sent(user: u32) -> usize {
     COUNTS.lock().get(&user).copied().unwrap_or(0)
 }

@@ -9,25 +9,25 @@ use crate::task::clock;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 
-/// How long less than a segment waits for more, in nanoseconds: Linux's least timeout.
+/// How long less than a segment waits for more, in nanoseconds: Linux's minimum timeout.
 const LONGEST: u64 = clock::SECOND / 5;
 
-/// A writer lacks room.
+/// A writer without room.
 #[derive(Clone, Copy)]
 pub struct Stall {
-    /// Since when, in ticks.
+    /// Since when it has no room, in ticks.
     since: u64,
-    /// How many bytes had been read by then.
+    /// The number of bytes that had been read by then.
     read: u64,
 }
 
 impl Bytes {
-    /// How many bytes the reader can have.
+    /// The number of bytes that the reader may read.
     pub fn sent(&self) -> usize {
         self.ring.len() - self.unsent
     }
 
-    /// The writer lacks room, if it did not before.
+    /// Records that a writer has no room, if this is not recorded yet.
     pub fn begin_stall(&mut self) {
         let read = self.read;
         if self.stall.is_none_or(|stall| stall.read != read) {
@@ -44,30 +44,30 @@ impl Bytes {
     }
 }
 
-/// Notified when a writer lacks room.
+/// Notified when a writer has no room.
 pub trait Stalled: Send + Sync {
-    /// One does, and is about to wait or to get EAGAIN.
+    /// A writer has no room, and is about to wait or to get EAGAIN.
     fn stalled(self: Arc<Self>);
 }
 
 /// When a channel's bytes are sent.
 pub struct Sending {
-    /// Bytes of a whole segment; 0 where there are none.
+    /// The size of a whole segment; 0 if there are no segments.
     segment: AtomicUsize,
-    /// From how many unsent bytes on the writer waits (TCP_NOTSENT_LOWAT).
+    /// The number of unsent bytes from which on the writer waits (TCP_NOTSENT_LOWAT).
     low_water: AtomicUsize,
     /// TCP_CORK
     corked: AtomicBool,
-    /// Unsent bytes, for threads that look without the lock.
+    /// The number of unsent bytes, for threads that read it without the lock.
     unsent: AtomicUsize,
-    /// Since when there are such, in ticks.
+    /// Since when there are unsent bytes, in ticks.
     since: AtomicU64,
-    /// Notified when a writer lacks room.
+    /// Notified when a writer has no room.
     watcher: Once<Weak<dyn Stalled>>,
 }
 
 impl Sending {
-    /// All is sent at once.
+    /// Everything is sent at once.
     pub const fn new() -> Self {
         Sending {
             segment: AtomicUsize::new(0),
@@ -79,12 +79,12 @@ impl Sending {
         }
     }
 
-    /// From now on `watcher` learns of writers that lack room, unless another does.
+    /// Makes `watcher` the one that is notified of writers without room, unless there is one.
     pub fn watch_by(&self, watcher: Weak<dyn Stalled>) {
         self.watcher.call_once(|| watcher);
     }
 
-    /// A writer lacks room.
+    /// Reports a writer without room.
     #[cold]
     pub fn stall(&self) {
         if let Some(watcher) = self.watcher.get().and_then(Weak::upgrade) {
@@ -92,18 +92,18 @@ impl Sending {
         }
     }
 
-    /// Bytes that are not sent.
+    /// The number of unsent bytes.
     pub fn unsent(&self) -> usize {
         self.unsent.load(Acquire)
     }
 
-    /// Whether the writer has less than a segment wait.
+    /// Whether the writer lets less than a segment wait.
     pub fn is_corked(&self) -> bool {
         self.corked.load(Relaxed)
     }
 
-    /// Whether so little is unsent that poll shall call the channel writable. A write may always
-    /// fill the segment that was begun.
+    /// Whether so few bytes are unsent that poll reports the channel as writable. A write may
+    /// always fill the segment that was begun.
     pub fn has_little(&self) -> bool {
         let unsent = self.unsent();
         unsent == 0 || unsent * 2 < self.low_water.load(Acquire)
@@ -116,19 +116,19 @@ impl Sending {
 }
 
 impl Channel {
-    /// Says how many bytes a segment has.
+    /// Sets the size of a segment.
     pub fn set_segment(&self, segment: usize) {
         self.sending.segment.store(segment, Release);
     }
 
-    /// Says from how many unsent bytes on the writer waits; 0 is any number.
+    /// Sets the number of unsent bytes from which on the writer waits; 0 for no limit.
     pub fn set_low_water(&self, most: u32) {
         let most = if most == 0 { usize::MAX } else { most as usize };
         self.sending.low_water.store(most, Release);
         self.writable().notify();
     }
 
-    /// The writer has less than a segment wait from now on, or no more.
+    /// Sets whether the writer lets less than a segment wait.
     ///
     /// # Errors
     /// Those of [`Self::lock`].
@@ -137,8 +137,8 @@ impl Channel {
         if corked { Ok(()) } else { self.push() }
     }
 
-    /// Counts `count` written bytes; with `more`, less than a segment is held back. The
-    /// acknowledgement of a whole segment has all bytes sent, unless corked.
+    /// Counts `count` written bytes; with `more`, less than a segment is held back. Once a whole
+    /// segment has been sent and acknowledged, the rest is sent too, unless corked.
     #[cold]
     pub fn hold_back(&self, bytes: &mut Bytes, count: usize, more: bool) {
         let segment = self.sending.segment.load(Acquire).max(1);
@@ -151,7 +151,7 @@ impl Channel {
         bytes.unsent = if waits { all % segment } else { 0 };
     }
 
-    /// Sends all.
+    /// Sends all bytes.
     ///
     /// # Errors
     /// Those of [`Self::lock`].
@@ -160,7 +160,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Sends all, unless the contents are locked: false then.
+    /// Sends all bytes, unless the contents are locked, and then returns false.
     pub fn try_push(&self) -> bool {
         let bytes = self.try_lock();
         bytes.map(|bytes| self.push_all(bytes)).is_some()
@@ -174,7 +174,7 @@ impl Channel {
         self.notify_little();
     }
 
-    /// Wakes writers that wait until little is unsent.
+    /// Wakes writers that wait until few bytes are unsent.
     pub fn notify_little(&self) {
         if self.sending.low_water.load(Relaxed) != usize::MAX {
             self.writable().lack();
@@ -182,19 +182,19 @@ impl Channel {
         }
     }
 
-    /// Until when bytes wait for more, in ticks; `None` where none do.
+    /// The time until which bytes wait for more, in ticks; `None` if none do.
     pub fn unsent_until(&self) -> Option<u64> {
         let waits = self.sending.unsent() != 0;
         let since = self.sending.since.load(Acquire);
         waits.then(|| since + time::ns_to_ticks(LONGEST))
     }
 
-    /// The time, in ticks, until which a reader has to read something, if it is given up after
-    /// `patience`; `None` where no writer lacks room.
+    /// The time, in ticks, until which a reader must read something, if it is given up after
+    /// `patience` ticks; `None` if no writer lacks room.
     pub fn stalled_until(&self, patience: u64) -> Option<u64> {
         match self.try_lock() {
             Some(bytes) => self.stall_ends(&bytes, patience),
-            // Not all the time.
+            // The contents are locked: check again soon.
             None => Some(time::now_ticks().saturating_add(time::ns_to_ticks(LONGEST))),
         }
     }
@@ -205,8 +205,8 @@ impl Channel {
         waits.then(|| stall.since.saturating_add(patience))
     }
 
-    /// Gives the reader up if it was waited for so many ticks: calls `end`, and drops unsent bytes
-    /// silently. Writers are not woken.
+    /// Gives the reader up if it made no progress for `patience` ticks: calls `end`, and drops
+    /// unsent bytes silently. Writers are not woken.
     pub fn give_up(&self, patience: u64, end: impl FnOnce()) -> bool {
         let Some(bytes) = self.try_lock() else {
             return false;

@@ -10,7 +10,7 @@ use crate::put;
 use Event::*;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// A name, and the number that it has.
+/// A name and its value.
 type Row = (&'static str, u64);
 
 /// A group of `snmp` and `netstat`: a line of names and one of numbers.
@@ -18,19 +18,19 @@ fn put_group(text: &mut Text, group: &str, rows: &[Row]) {
     put!(text, "{group}:");
     rows.iter().for_each(|(name, _)| put!(text, " {name}"));
     put!(text, "\n{group}:");
-    // The most connections are without limit: -1.
+    // The maximum number of connections is unlimited: -1.
     rows.iter()
         .for_each(|(_, number)| put!(text, " {}", *number as i64));
     put!(text, "\n");
 }
 
-/// Messages of ICMP of all kinds.
+/// ICMP messages of all types.
 fn messages(v6: bool) -> u64 {
     let kinds = [Requests, Echoes, Unreachable, Problems, Others];
     kinds.map(|kind| of(kind, v6)).iter().sum()
 }
 
-/// UDP's numbers; [`Event::Received`] and the others, or those of UDP-Lite.
+/// The counts of UDP: [`Event::Received`] and the following ones, or those of UDP-Lite.
 fn datagrams(v6: bool, [received, none, sent, lost, ignored]: [Event; 5]) -> [Row; 9] {
     [
         ("InDatagrams", of(received, v6)),
@@ -200,8 +200,8 @@ pub fn snmp6(text: &mut Text) {
     }
 }
 
-/// How each CPU's queue of received packets did: a number of the CPU among zeroes, for here none is
-/// queued.
+/// The statistics of each CPU's queue of received packets: the number of the CPU among zeroes,
+/// since none is queued here.
 pub fn softnet_stat(text: &mut Text) {
     const COLUMNS: usize = 15;
     const CPU: usize = 12;

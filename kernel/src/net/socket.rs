@@ -26,9 +26,9 @@ use linux_raw_sys::general::{O_NONBLOCK, O_RDWR, S_IFSOCK, SIGPIPE};
 use linux_raw_sys::ioctl::{FIONREAD, SIOCATMARK, TIOCOUTQ};
 use linux_raw_sys::net::{AF_UNIX, IPPROTO_TCP, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, SOCK_STREAM};
 
-/// Asks for the number of unsent bytes (`include/uapi/linux/sockios.h`).
+/// The request for the number of unsent bytes (`include/uapi/linux/sockios.h`).
 const SIOCOUTQNSD: u32 = 0x894b;
-/// Device number of the inodes of sockets.
+/// The device number of socket inodes.
 const DEVICE: u64 = 8;
 
 /// The receiving side of a socket.
@@ -42,7 +42,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Bytes of its filter.
+    /// The size of its filter in bytes.
     fn filter_len(&self) -> usize {
         let filter = self.filter.lock();
         filter.as_ref().map_or(0, |filter| filter.len())
@@ -66,7 +66,7 @@ pub struct Base {
     pub number: u64,
     /// Its inode's attributes.
     pub attr: Arc<SimpleAttr>,
-    /// The socket as its channels know it.
+    /// The reader of its channels.
     pub reader: Arc<Reader>,
     /// Options of level SOL_SOCKET.
     pub options: Options,
@@ -77,7 +77,7 @@ pub struct Base {
 }
 
 impl Base {
-    /// For a new socket.
+    /// The state of a new socket.
     pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Self> {
         let number = new_anonymous_number();
         let attr = SimpleAttr::new(Attr {
@@ -118,7 +118,7 @@ impl Base {
 pub struct Outgoing<'a, 'b> {
     /// Its bytes.
     pub data: &'a mut Source<'b>,
-    /// Where to, when it is said.
+    /// The destination, if it was given.
     pub to: Option<Address>,
     /// Its control messages.
     pub ancillary: Ancillary,
@@ -129,7 +129,7 @@ pub struct Outgoing<'a, 'b> {
 /// A message that was received.
 #[derive(Default)]
 pub struct Received {
-    /// The data of the message: its sender, and its control messages.
+    /// The sender, the control messages and the size of the message.
     pub found: Found,
     /// MSG_ flags for the program.
     pub flags: u32,
@@ -142,12 +142,12 @@ pub trait Socket: Send + Sync + Any {
     /// The state that all sockets have.
     fn base(&self) -> &Base;
 
-    /// Gives it a name.
+    /// Binds the socket to an address.
     fn bind(self: Arc<Self>, _address: &Address) -> Result<()> {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// Lets others connect to it.
+    /// Makes it accept connections.
     fn listen(self: Arc<Self>, _backlog: usize) -> Result<()> {
         Err(Errno::EOPNOTSUPP)
     }
@@ -157,7 +157,7 @@ pub trait Socket: Send + Sync + Any {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// The next connection of a socket that listens.
+    /// The next connection of a listening socket.
     fn accept(&self, _wait: &Wait) -> Result<Arc<dyn Socket>> {
         Err(Errno::EOPNOTSUPP)
     }
@@ -168,7 +168,7 @@ pub trait Socket: Send + Sync + Any {
     /// The name of the peer; ENOTCONN.
     fn peer(&self) -> Result<Name>;
 
-    /// Its peer's name, for tables; also without a port.
+    /// The peer's name for tables; it may be without a port.
     fn destination(&self) -> Name {
         self.peer().unwrap_or_default()
     }
@@ -179,10 +179,10 @@ pub trait Socket: Send + Sync + Any {
     /// Receives a message or bytes, with MSG_ flags.
     fn receive(&self, to: &mut Sink, flags: u32, wait: &Wait) -> Result<Received>;
 
-    /// Its file is closed.
+    /// Called when its file is closed.
     fn closing(&self) {}
 
-    /// Lets go of the files that wait in it, as nobody can receive them any more.
+    /// Drops the files that wait in it, since no program can receive them any more.
     fn discard_rights(&self) {}
 
     /// Ends reading, writing or both.
@@ -191,11 +191,12 @@ pub trait Socket: Send + Sync + Any {
     /// As [`FileOps::poll`].
     fn poll(&self, table: Option<&mut PollTable>) -> Events;
 
-    /// Bytes that can be read (FIONREAD), and bytes that are sent and have not arrived: for a Unix
-    /// socket, those that a peer has still to read (TIOCOUTQ).
+    /// The number of bytes that can be read (FIONREAD), and of bytes that are sent and have not
+    /// arrived: for a Unix socket, those that a peer has not read yet (TIOCOUTQ).
     fn waiting(&self) -> Result<(usize, usize)>;
 
-    /// How many bytes a connection was ever given to send, and how many of these are not sent.
+    /// The number of bytes that were ever written to a connection, and how many of these are
+    /// unsent.
     fn written(&self) -> [u64; 2] {
         [0; 2]
     }
@@ -203,7 +204,7 @@ pub trait Socket: Send + Sync + Any {
     /// As [`FileOps::held`].
     fn held(&self) -> usize;
 
-    /// Messages that were dropped for want of room.
+    /// Messages that were dropped for lack of room.
     fn drops(&self) -> u32 {
         0
     }
@@ -213,12 +214,12 @@ pub trait Socket: Send + Sync + Any {
         false
     }
 
-    /// How many connections wait to be accepted, and may, at a socket that listens.
+    /// The number of connections in the backlog of a listening socket, and its maximum.
     fn backlog(&self) -> Option<(usize, usize)> {
         None
     }
 
-    /// The number of the socket at the other end, of a Unix socket.
+    /// The number of the peer of a Unix socket.
     fn peer_number(&self) -> Option<u64> {
         None
     }
@@ -243,28 +244,28 @@ pub trait Socket: Send + Sync + Any {
         None
     }
 
-    /// A program sets the CPU that handles received packets, until one arrives.
+    /// A program sets the CPU that handles received packets; it holds until a packet arrives.
     fn set_incoming_cpu(&self) {}
 
-    /// The peer's credentials (SO_PEERCRED and its like), where they are known.
+    /// The peer's credentials (SO_PEERCRED and its kin), if they are known.
     fn peer_credentials(&self) -> Option<Peer> {
         None
     }
 
-    /// Reports the fields of a received message's header that options ask for.
+    /// Reports the fields of a received message's header that options request.
     fn put_header(&self, _found: &Found, _control: &mut Control) -> Result<()> {
         Ok(())
     }
 
-    /// An option of level SOL_SOCKET changed.
+    /// Called when an option of level SOL_SOCKET changed.
     fn options_changed(&self) {}
 
-    /// getsockopt of another level.
+    /// getsockopt for other levels.
     fn option(&self, _level: u32, _name: u32) -> Result<Vec<u8>> {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// setsockopt of another level.
+    /// setsockopt for other levels.
     fn set_option(&self, _level: u32, _name: u32, _value: &[u8]) -> Result<()> {
         Err(Errno::EOPNOTSUPP)
     }
@@ -290,7 +291,7 @@ impl dyn Socket {
     }
 }
 
-/// Sends a message, with SIGPIPE where that is due.
+/// Sends a message, and raises SIGPIPE if necessary.
 pub fn send(socket: &Arc<dyn Socket>, message: Outgoing, wait: &Wait) -> Result<usize> {
     let flags = message.flags;
     let result = socket.clone().send(message, wait);
@@ -300,7 +301,7 @@ pub fn send(socket: &Arc<dyn Socket>, message: Outgoing, wait: &Wait) -> Result<
     result
 }
 
-/// The first bytes of a message that is sent, at most `most`.
+/// Copies the first bytes of a message to send, at most `most`.
 pub fn copied(data: &mut Source, most: usize) -> Result<Vec<u8>> {
     let (mut bytes, len) = (Vec::new(), data.left().min(most));
     bytes.try_reserve_exact(len).map_err(|_| Errno::ENOBUFS)?;
@@ -343,14 +344,14 @@ impl SocketFile {
         self.send(file, from, MSG_MORE)
     }
 
-    /// Reads the bytes that are there.
+    /// Reads the bytes that are available.
     pub fn read_now(&self, file: &File, to: &mut Sink) -> Result<usize> {
         self.receive(file, to, MSG_DONTWAIT)
     }
 
     fn receive(&self, file: &File, to: &mut Sink, flags: u32) -> Result<usize> {
         if to.left() == 0 {
-            // read(2) asks for nothing then, unlike recv(2).
+            // read(2) does nothing then, unlike recv(2).
             return Ok(0);
         }
         let wait = self.0.receive_wait(file, flags);
@@ -393,8 +394,8 @@ impl FileOps for SocketFile {
         let count = match request {
             FIONREAD => self.0.waiting()?.0,
             TIOCOUTQ => self.0.waiting()?.1,
-            // All bytes that are sent are acknowledged, so unsent and unacknowledged bytes are the
-            // same.
+            // All bytes that are sent are acknowledged, so the numbers of unsent and of
+            // unacknowledged bytes are the same.
             SIOCOUTQNSD if self.0.base().protocol == IPPROTO_TCP as u32 => self.0.waiting()?.1,
             SIOCATMARK if self.0.base().kind == SOCK_STREAM => self.0.is_at_mark().into(),
             _ => return super::interface::ioctl(request, argument),
@@ -429,7 +430,7 @@ impl Inode for Node {
 /// Opens a socket; `flags` may have O_NONBLOCK.
 pub fn open(socket: Arc<dyn Socket>, flags: u32) -> Result<Arc<File>> {
     let Base { number, attr, .. } = socket.base();
-    // The inode of an accepted socket was made by the connecting thread.
+    // The inode of an accepted socket was created by the connecting thread.
     let [uid, gid] = current().with_credentials(|who| [who.fsuid, who.fsgid].map(Some));
     attr.set(&SetAttr {
         uid,

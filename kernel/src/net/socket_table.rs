@@ -11,12 +11,12 @@ use radix::Radix;
 static ALL: Mutex<Radix<Weak<dyn Socket>>> = Mutex::new(Radix::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// How many there are.
+/// The number of sockets.
 pub fn count() -> usize {
     COUNT.load(Relaxed)
 }
 
-/// A socket is open from now on.
+/// Enters an open socket.
 pub fn enter(socket: &Arc<dyn Socket>) -> Result<()> {
     let number = socket.base().number as usize;
     let added = ALL.lock().insert(number, Arc::downgrade(socket));
@@ -25,7 +25,7 @@ pub fn enter(socket: &Arc<dyn Socket>) -> Result<()> {
     Ok(())
 }
 
-/// A socket that was entered is closed.
+/// Removes a closed socket.
 pub fn leave(number: u64) {
     let (number, mut gone) = (number as usize, None);
     ALL.lock()
@@ -34,8 +34,8 @@ pub fn leave(number: u64) {
     drop(gone);
 }
 
-/// Hands the sockets from number `next` on to `show`, without the lock, until it wants no more, and
-/// says whether that was so.
+/// Passes the sockets from number `next` on to `show`, without the lock, until it returns false;
+/// returns whether it did.
 pub fn each_from(next: &mut usize, mut show: impl FnMut(&Arc<dyn Socket>) -> bool) -> bool {
     while cond_resched_killable().is_ok() {
         let socket = {
@@ -53,7 +53,7 @@ pub fn each_from(next: &mut usize, mut show: impl FnMut(&Arc<dyn Socket>) -> boo
     false
 }
 
-/// Hands every socket to `show`.
+/// Passes every socket to `show`.
 pub fn each(mut show: impl FnMut(&Arc<dyn Socket>)) {
     each_from(&mut 0, |socket| {
         show(socket);

@@ -9,21 +9,21 @@ use crate::task::sched::{cond_resched_interruptible, cond_resched_killable};
 use alloc::vec::Vec;
 use linux_raw_sys::net::{MSG_PEEK, MSG_TRUNC, MSG_WAITALL};
 
-/// How reads from a socket behave.
+/// The mode of reads from a socket.
 #[derive(Clone, Copy)]
 pub struct ReadMode {
-    /// The sender's credentials are wanted.
+    /// Whether the sender's credentials are requested.
     pub credentials: bool,
-    /// The least that is waited for.
+    /// The minimum number of bytes to wait for.
     pub low_water: usize,
-    /// A peek waits for as much as a read.
+    /// Whether a peek waits for as many bytes as a read.
     pub peeks_wait: bool,
-    /// Bytes that a peek goes past (SO_PEEK_OFF).
+    /// The number of bytes that a peek skips (SO_PEEK_OFF).
     pub skip: usize,
 }
 
 impl ReadMode {
-    /// For records, of which one is waited for.
+    /// For records: one record is waited for.
     pub const RECORDS: ReadMode = ReadMode {
         credentials: false,
         low_water: 1,
@@ -32,7 +32,7 @@ impl ReadMode {
     };
 }
 
-/// Receives bytes, or a record, with MSG_ flags. `ended` says that nothing more shall be waited
+/// Receives bytes, or a record, with MSG_ flags. `ended` says whether there is nothing more to wait
 /// for.
 pub fn receive(
     channel: &Channel,
@@ -47,8 +47,8 @@ pub fn receive(
     Ok(received)
 }
 
-/// As [`receive`], into `received`, which is the default: it is large, and would lie on the stack
-/// as often as it is moved.
+/// Like [`receive`], into `received`, which is the default value: it is large, and would be on the
+/// stack once for each move.
 fn receive_in(
     received: &mut Received,
     channel: &Channel,
@@ -108,7 +108,7 @@ fn receive_in(
     Ok(())
 }
 
-/// Bytes that are discarded at once.
+/// The number of bytes that are discarded at a time.
 const PART: usize = 512;
 
 /// Receives up to `len` bytes as [`receive`] does, and discards them: MSG_TRUNC with TCP.
@@ -137,7 +137,7 @@ pub fn discard(
         let mut to = Sink::kernel(&mut bytes[..wanted]);
         let mode = ReadMode {
             low_water: (least - least.min(total)).max(1),
-            // A peek finds the bytes again that it skipped.
+            // A peek finds the bytes that it skipped again.
             skip: mode.skip + if flags & MSG_PEEK != 0 { total } else { 0 },
             ..mode
         };
@@ -169,7 +169,7 @@ pub fn discard(
     Ok(first)
 }
 
-/// The next bytes or record, waited for; `None` at the end.
+/// Waits for the next bytes or record; `None` at the end.
 fn next(
     channel: &Channel,
     to: &mut Sink,
@@ -200,7 +200,7 @@ fn wait_for_next(
             return Err(error);
         }
         if is_over() {
-            // Bytes written before the end may have come after the read above.
+            // Bytes written before the end may have arrived after the read above.
             return channel.read(to, reading);
         }
         wait.until(channel.readable(), || {

@@ -24,10 +24,9 @@ const OPT_STATS: u32 = 1 << 12;
 const BIND_PHC: u32 = 1 << 15;
 const OPT_ID_TCP: u32 = 1 << 16;
 const OPT_RX_FILTER: u32 = 1 << 17;
-/// All that can be asked for, some of which hardware alone would give. No statistics of TCP are
-/// kept.
+/// All known flags, some of which only hardware would honour. TCP statistics are not supported.
 const KNOWN: u32 = 0x3_ffff & !OPT_STATS;
-/// Flags that a control message may set for one message (`SOF_TIMESTAMPING_TX_RECORD_MASK`).
+/// Flags that a control message may set for a single message (`SOF_TIMESTAMPING_TX_RECORD_MASK`).
 const FOR_ONE: u32 = TX_HARDWARE | TX_SOFTWARE | TX_SCHED | TX_ACK;
 
 /// Bits of `asked`: report the time of arrival, in ns, by the newer name (Linux's SOCK_RCVTSTAMP,
@@ -36,37 +35,37 @@ const ARRIVAL: u32 = 1;
 const NANOSECONDS: u32 = 2;
 const NEW: u32 = 4;
 
-/// When something happened to a message that was sent (`SCM_TSTAMP_*`).
+/// The moments of a sent message (`SCM_TSTAMP_*`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// The message left for the network.
+    /// The message was passed to the network.
     Sent = 0,
     /// The message was queued to be sent.
     Queued = 1,
-    /// The other end has the message.
+    /// The other end has received the message.
     Acknowledged = 2,
 }
 
-/// The times that a program asked for of a message that it sends.
+/// The timestamps that a program requested for a sent message.
 #[derive(Clone, Copy)]
 pub struct Asked {
     flags: u32,
-    /// The number by which the program knows the message (SOF_TIMESTAMPING_OPT_ID).
+    /// The number by which the program identifies the message (SOF_TIMESTAMPING_OPT_ID).
     pub key: u32,
 }
 
 impl Asked {
-    /// Whether the program gets the packet with the time.
+    /// Whether the program gets the packet along with the timestamp.
     pub fn quotes(&self) -> bool {
         self.flags & OPT_TSONLY == 0
     }
 
-    /// Whether the program also gets the control messages that its options ask for.
+    /// Whether the program also gets the control messages that its options request.
     pub fn reports_header(&self) -> bool {
         self.flags & OPT_CMSG != 0
     }
 
-    /// The moments, in their order. Only a connection knows whether data has arrived.
+    /// The requested moments, in order. Only a connection knows whether data has arrived.
     pub fn moments(self, connection: bool) -> impl Iterator<Item = Moment> {
         let all = [
             (TX_SCHED, Moment::Queued),
@@ -82,7 +81,7 @@ impl Asked {
     }
 }
 
-/// The flags that a control message sets for one message. EINVAL for any others.
+/// The flags that a control message sets for a single message. EINVAL for any others.
 pub fn for_one(data: &[u8]) -> Result<u32> {
     let flags = <[u8; 4]>::try_from(data).map(u32::from_ne_bytes);
     let flags = flags.map_err(|_| Errno::EINVAL)?;
@@ -93,17 +92,17 @@ pub fn for_one(data: &[u8]) -> Result<u32> {
     }
 }
 
-/// The timestamps that a socket's options ask for.
+/// The timestamps that a socket's options request.
 pub struct Stamping {
     asked: AtomicU32,
     /// SOF_TIMESTAMPING_ flags.
     flags: AtomicU32,
-    /// The key of the next datagram; of TCP the number of bytes from which keys count.
+    /// The key of the next datagram; for TCP, the number of bytes from which keys count.
     key: AtomicU32,
 }
 
 impl Stamping {
-    /// Nothing.
+    /// No timestamps.
     pub const fn new() -> Self {
         Stamping {
             asked: AtomicU32::new(0),
@@ -112,7 +111,7 @@ impl Stamping {
         }
     }
 
-    /// As a listening socket's.
+    /// Copies the settings of a listening socket.
     pub fn inherit(&self, from: &Stamping) {
         let pairs = [
             (&self.asked, &from.asked),
@@ -124,7 +123,7 @@ impl Stamping {
         }
     }
 
-    /// SO_TIMESTAMP and its like: turns the report of times of arrival on or off.
+    /// SO_TIMESTAMP and its kin: turns reports of arrival times on or off.
     pub fn set_arrival(&self, name: u32, on: bool) {
         let nanoseconds = matches!(name, SO_TIMESTAMPNS_OLD | SO_TIMESTAMPNS_NEW);
         let new = matches!(name, SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW);
@@ -135,8 +134,8 @@ impl Stamping {
         self.asked.store(asked, Release);
     }
 
-    /// Whether SO_TIMESTAMP or its like of this name is on. As on Linux that of the newer name is
-    /// whatever its unit.
+    /// Whether SO_TIMESTAMP or its kin is on under this name. As on Linux, the unit of the newer
+    /// name does not matter.
     pub fn has_arrival(&self, name: u32) -> bool {
         let asked = self.asked.load(Acquire);
         let newer = name == SO_TIMESTAMP_NEW && asked & NEW != 0;
@@ -153,11 +152,11 @@ impl Stamping {
         }
     }
 
-    /// SO_TIMESTAMPING, by either of its names.
+    /// Sets SO_TIMESTAMPING, by either of its names.
     ///
     /// # Errors
-    /// EINVAL: flags that cannot be, or a count of bytes where there is no connection. EOPNOTSUPP:
-    /// the clock of a device.
+    /// EINVAL: invalid flags, or a count of bytes without a connection. EOPNOTSUPP: the clock of a
+    /// device.
     pub fn set(&self, socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
         let flags = number(value)? as u32;
         if flags & !KNOWN != 0 || flags & (OPT_ID_TCP | OPT_ID) == OPT_ID_TCP {
@@ -177,7 +176,7 @@ impl Stamping {
         Ok(())
     }
 
-    /// The flags, as the option `name` reads them.
+    /// The flags as the option `name` returns them.
     pub fn get(&self, name: u32) -> u32 {
         let reported = name == SO_TIMESTAMPING_OLD || self.asked.load(Acquire) & NEW != 0;
         if reported {
@@ -187,17 +186,17 @@ impl Stamping {
         }
     }
 
-    /// Whether SO_TIMESTAMP or SO_TIMESTAMPNS asks when messages arrive.
+    /// Whether SO_TIMESTAMP or SO_TIMESTAMPNS requests arrival times.
     pub fn asks_arrival(&self) -> bool {
         self.asked.load(Acquire) & ARRIVAL != 0
     }
 
-    /// Whether the time of arrival is to be recorded.
+    /// Whether arrival times must be recorded.
     pub fn wants_arrival(&self) -> bool {
         self.asks_arrival() || self.flags.load(Acquire) & RX_SOFTWARE != 0
     }
 
-    /// The timestamps to report of a sent message whose control message asked for `one`.
+    /// The timestamps to report for a sent message whose control message requested `one`.
     #[inline]
     pub fn of_sent(&self, one: Option<u32>) -> Option<Asked> {
         let flags = self.flags.load(Acquire);
@@ -206,7 +205,7 @@ impl Stamping {
         sent.then_some(Asked { flags, key: 0 })
     }
 
-    /// The timestamps to report of a datagram, which has a key of its own.
+    /// The timestamps to report for a datagram, which has a key of its own.
     #[inline]
     pub fn of_datagram(&self, one: Option<u32>) -> Option<Asked> {
         let asked = self
@@ -221,7 +220,8 @@ impl Stamping {
         })
     }
 
-    /// The timestamps to report of bytes of a connection, on which `written` were ever written.
+    /// The timestamps to report for bytes of a connection to which `written` bytes were ever
+    /// written.
     #[cold]
     pub fn of_bytes(&self, asked: Asked, written: u64) -> Asked {
         let key = (written as u32)
@@ -233,7 +233,7 @@ impl Stamping {
         }
     }
 
-    /// Reports the time of arrival of a message; `sent` says that it is a report about a sent one
+    /// Reports the arrival time of a message; `sent` says that it is a report about a sent one
     /// (Linux's `__sock_recv_timestamp` and `tcp_recv_timestamp`).
     pub fn put(
         &self,
@@ -245,7 +245,7 @@ impl Stamping {
         let (asked, flags) = (self.asked.load(Acquire), self.flags.load(Acquire));
         let mut arrived = arrived;
         if asked & ARRIVAL != 0 {
-            // A datagram that came before anybody asked gets the time of now.
+            // A datagram that arrived before timestamps were requested gets the present time.
             arrived = arrived.or_else(|| (base.kind != STREAM).then(Time::now));
             if let Some(arrived) = arrived {
                 control.put_time(self.arrival_name(), arrived)?;
@@ -268,7 +268,7 @@ impl Stamping {
     }
 }
 
-/// From where keys count.
+/// The number from which keys count.
 fn first_key(socket: &dyn Socket, flags: u32) -> Result<u32> {
     if socket.base().protocol != IPPROTO_TCP as u32 {
         return Ok(0);

@@ -1,4 +1,4 @@
-//! How long a call on a socket may wait.
+//! The timeout of a call on a socket.
 
 use crate::arch::time;
 use crate::errno::{Errno, Result};
@@ -8,9 +8,9 @@ use alloc::sync::Arc;
 /// Whether a call may wait, and until when.
 #[derive(Clone, Copy)]
 pub struct Wait {
-    /// EAGAIN instead of waiting.
+    /// Whether to fail with EAGAIN instead of waiting.
     pub nonblocking: bool,
-    /// In ticks; `None` is for ever.
+    /// In ticks; `None` for ever.
     pub deadline: Option<u64>,
 }
 
@@ -30,8 +30,8 @@ impl Wait {
         }
     }
 
-    /// Waits at `source` until `ready`. EAGAIN when it may not wait, or not for so long; a signal
-    /// ends it with ERESTARTSYS, or EINTR where there is a time limit.
+    /// Waits at `source` until `ready`. EAGAIN if it may not wait, or not for so long; a signal
+    /// ends the wait with ERESTARTSYS, or EINTR if there is a timeout.
     pub fn until(&self, source: &Arc<WaitSource>, mut ready: impl FnMut() -> bool) -> Result<()> {
         if self.nonblocking {
             return if ready() { Ok(()) } else { Err(Errno::EAGAIN) };

@@ -6,17 +6,17 @@ use crate::net::inet::tcp_memory::{Charge, LEAST};
 use crate::net::inet::udp_memory;
 use core::sync::atomic::Ordering::*;
 
-/// What is counted at once, in bytes.
+/// The step in which memory is charged, in bytes.
 const STEP: usize = 16384;
 
-/// What a channel's bytes are counted as.
+/// The charges for a channel's bytes.
 pub(super) struct Charged {
-    /// Bytes that the channel may have without a look at all others'.
+    /// The number of bytes that the channel may hold without a check of the global limit.
     pub(super) granted: usize,
-    /// With fewer bytes the count is changed.
+    /// The number of bytes below which the charge is adjusted.
     pub(super) low: usize,
     charge: Charge,
-    /// Bytes that `udp_memory` has counted.
+    /// The number of bytes charged to `udp_memory`.
     counted: usize,
 }
 
@@ -35,7 +35,7 @@ impl Charged {
         }
     }
 
-    /// Grants so many bytes, if memory allows.
+    /// Grants `bytes` bytes, if memory allows.
     fn grow(&mut self, bytes: usize) -> bool {
         let grows = self.charge.may_be(bytes - LEAST);
         if grows {
@@ -49,15 +49,15 @@ impl Charged {
         self.granted = bytes;
         self.low = match bytes {
             LEAST => 0,
-            // An empty channel has the least.
+            // An empty channel has the minimum.
             _ => bytes.saturating_sub(3 * STEP).max(1),
         };
     }
 }
 
 impl Channel {
-    /// Has `wanted` bytes more counted, or as many as memory allows; how many can be written, and
-    /// whether fewer bytes than before are all that a reader can wait for.
+    /// Charges `wanted` more bytes, or as many as memory allows; returns how many can be written,
+    /// and whether a reader can now only wait for fewer bytes than before.
     #[cold]
     pub(super) fn claim(&self, bytes: &mut Bytes, wanted: usize) -> (usize, bool) {
         let len = bytes.ring.len();
@@ -70,7 +70,7 @@ impl Channel {
         ((charged.granted - len).min(wanted), is_less)
     }
 
-    /// Counts that there are fewer bytes than before.
+    /// Adjusts the charge after bytes were removed.
     #[cold]
     pub(super) fn recount(&self, bytes: &mut Bytes) {
         if self.kind == Kind::Datagrams {
@@ -86,7 +86,7 @@ impl Channel {
         self.most.store(usize::MAX, Release);
     }
 
-    /// Whether a claim was denied for want of memory since the last that was not.
+    /// Whether a claim was denied for lack of memory since the last successful one.
     pub(super) fn is_short(&self) -> bool {
         self.most.load(Acquire) != usize::MAX
     }

@@ -12,8 +12,8 @@ use crate::net::oob::Urgent;
 use crate::net::sending::Stall;
 use alloc::collections::VecDeque;
 
-/// A stretch of bytes, counted from the first that was ever written, that is a record or has
-/// something beside it.
+/// A range of bytes, counted from the first byte ever written, that is a record or has ancillary
+/// data.
 pub(super) struct Mark {
     pub(super) start: u64,
     pub(super) end: u64,
@@ -25,23 +25,24 @@ pub(super) struct Mark {
 pub struct Bytes {
     /// The bytes.
     pub ring: Ring,
-    /// How many bytes were ever read.
+    /// The number of bytes ever read.
     pub read: u64,
-    /// The byte that is urgent.
+    /// The urgent byte.
     pub urgent: Option<Urgent>,
-    /// How many of the last bytes wait for more, and are not sent.
+    /// The number of bytes at the end that wait for more, and are not sent.
     pub unsent: usize,
-    /// Since when the writer lacks room, in ticks, and how many bytes had been read by then.
+    /// Since when the writer lacks room, in ticks, and the number of bytes that had been read by
+    /// then.
     pub stall: Option<Stall>,
-    /// When the last came, where that is asked for.
+    /// The arrival time of the last bytes, if it is requested.
     pub(super) arrived: Option<Time>,
     pub(super) marks: VecDeque<Mark>,
-    /// The memory that the bytes are counted with.
+    /// The charges for the bytes.
     pub(super) charged: Charged,
 }
 
 impl Bytes {
-    /// How many bytes were ever written.
+    /// The number of bytes ever written.
     pub fn written(&self) -> u64 {
         self.read + self.ring.len() as u64
     }
@@ -51,13 +52,13 @@ impl Bytes {
         self.marks.try_reserve(1).map_err(|_| Errno::ENOBUFS)
     }
 
-    /// Takes out the first mark, when all its bytes were read.
+    /// Removes the first mark if all its bytes were read.
     pub(super) fn pop_read(&mut self) -> Option<Mark> {
         let read = self.read;
         self.marks.pop_front_if(|mark| mark.end <= read)
     }
 
-    /// Takes one byte out: those before it move up.
+    /// Removes one byte; those before it move up.
     pub fn remove(&mut self, at: u64) {
         self.ring.remove((at - self.read) as usize);
         self.read += 1;
@@ -113,7 +114,7 @@ pub(super) fn read_record(
         };
         return error.map_or(Ok(Some(found)), Err);
     }
-    // A record that cannot be copied to the program is lost, as on Linux.
+    // As on Linux, a record that cannot be copied to the program is lost.
     bytes.ring.consume(whole);
     bytes.read += whole as u64;
     let mark = bytes.marks.pop_front();
@@ -136,7 +137,7 @@ pub(super) fn read_stream(
     reading: Reading,
     inline: bool,
 ) -> Result<Option<Found>> {
-    // The urgent byte is not read among the others, unless SO_OOBINLINE is set.
+    // The urgent byte is not read in line, unless SO_OOBINLINE is set.
     let mut skip = usize::from(bytes.is_at_mark() && !inline);
     if !reading.peek {
         bytes.skip(core::mem::take(&mut skip));
@@ -147,7 +148,7 @@ pub(super) fn read_stream(
     }
     to.truncate(bytes.until_mark(skip));
     let at = bytes.read + skip as u64;
-    // The read ends at data that cannot be handed over together with the data before.
+    // The read ends at data that cannot be returned together with the data before.
     let mut end = u64::MAX;
     for mark in bytes.marks.iter().filter(|mark| mark.end > at) {
         if reading.credentials && mark.start > at && mark.ancillary.credentials.is_some() {
@@ -162,9 +163,9 @@ pub(super) fn read_stream(
     to.truncate(usize::try_from(end - at).unwrap_or(usize::MAX));
     let count = bytes.ring.peek(to, skip)?;
     let reached = at + count as u64;
-    // A reader without room for a byte gets the control message of the first.
+    // A read without room for a byte gets the control message of the first byte.
     let beyond = reached.max(at + 1);
-    // Bytes that arrived apart are one message by now, as on Linux, with the time of the last.
+    // As on Linux, bytes that arrived separately are one message by now, with the time of the last.
     let mut ancillary = Ancillary {
         arrived: bytes.arrived,
         ..Ancillary::default()

@@ -18,7 +18,7 @@ const RESET: u32 = 8;
 const ABANDONED: u32 = 16;
 
 impl Channel {
-    /// The writer will write no more. Bytes that are held back are sent.
+    /// Ends writing. Bytes that were held back are sent.
     pub fn finish(&self) {
         self.finish_with((self.kind == Kind::Tcp).then(|| self.bytes.lock()));
     }
@@ -47,8 +47,8 @@ impl Channel {
         self.end(UNHEARD);
     }
 
-    /// The reader is closed: nobody receives the waiting data, and no more arrives, since writers
-    /// look at the state under the lock.
+    /// Closes the reader: the waiting data will not be received, and no more arrives, since writers
+    /// check the state under the lock.
     pub fn die(&self) {
         self.end(UNHEARD | DEAD);
         self.drop_all(self.bytes.lock());
@@ -63,8 +63,8 @@ impl Channel {
         self.purge()
     }
 
-    /// No more data arrives, and the reader gets `error` once it has read the waiting data. Wakes
-    /// nobody.
+    /// Ends writing: no more data arrives, and the reader gets `error` once it has read the waiting
+    /// data. Does not wake threads.
     pub fn end_by(&self, error: Errno) {
         self.error.store(error.0.into(), Release);
         self.state.fetch_or(RESET | UNHEARD | DEAD, AcqRel);
@@ -96,14 +96,14 @@ impl Channel {
         drop(marks);
     }
 
-    /// Lets the reader's next call fail.
+    /// Makes the reader's next call fail.
     pub fn fail(&self, error: Errno) {
         self.error.store(error.0.into(), Release);
         self.state.fetch_or(RESET, AcqRel);
         self.notify();
     }
 
-    /// The error that the reader has to get; it gets it once.
+    /// The error for the reader, which is returned once.
     pub fn take_error(&self) -> Option<Errno> {
         if !self.has_error() {
             return None;
@@ -133,7 +133,7 @@ impl Channel {
         self.state.load(Acquire) & FINISHED != 0
     }
 
-    /// Whether an error was reported to its reader: there is no connection any more.
+    /// Whether an error was reported to its reader: the connection no longer exists.
     pub fn is_reset(&self) -> bool {
         self.state.load(Acquire) & RESET != 0
     }
@@ -148,19 +148,19 @@ impl Channel {
         self.state.load(Acquire) & (FINISHED | UNHEARD) != 0
     }
 
-    /// Whether nothing can be written any more.
+    /// Whether writing is no longer possible.
     pub(super) fn takes_nothing(&self) -> bool {
         self.state.load(Acquire) & (FINISHED | UNHEARD | ABANDONED) != 0
     }
 
-    /// The writer goes silently, and unsent bytes are dropped. Wakes nobody.
+    /// Ends the writer silently, and drops unsent bytes. Does not wake threads.
     pub fn abandon(&self, mut bytes: SleepMutexGuard<'_, Bytes>) {
         self.state.fetch_or(ABANDONED, AcqRel);
         bytes.drop_unsent();
         self.publish(&mut bytes);
     }
 
-    /// Whether the writer went without a word.
+    /// Whether the writer ended silently.
     pub fn is_abandoned(&self) -> bool {
         self.state.load(Acquire) & ABANDONED != 0
     }

@@ -32,19 +32,19 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-/// Pages of the ring.
+/// The size of the ring in pages.
 const PAGES: usize = 64;
-/// The most bytes that can be asked to wait in a channel, and the most of a record.
+/// The maximum number of bytes in a channel, and the maximum size of a record.
 pub const MAX_LIMIT: usize = PAGES * PAGE_SIZE;
-/// The overhead of a record against a channel's limit, as that of a small one on Linux.
+/// The overhead of a record that counts towards a channel's limit, as that of a small one on Linux.
 pub const OVERHEAD: usize = 767;
-/// The most marks in a channel.
+/// The maximum number of marks in a channel.
 const MAX_RECORDS: usize = 4096;
 
 /// How long a writer waits for memory at a time, in ns.
 const PAUSE: u64 = clock::SECOND / 10;
 
-/// The reader wants to know when something arrives; it has a filter.
+/// Bits of `wants`: the reader requests arrival times; the reader has a filter.
 const TIMES: u32 = 1;
 const FILTERED: u32 = 2;
 
@@ -53,42 +53,43 @@ const FILTERED: u32 = 2;
 pub enum Kind {
     /// Bytes.
     Stream,
-    /// Bytes, with TCP's ways of urgent ones.
+    /// Bytes, with urgent ones as in TCP.
     Tcp,
-    /// Records: every write is one.
+    /// Records: each write is one.
     Records,
-    /// Records of a socket of datagrams, which all such sockets' limit counts.
+    /// Records of a datagram socket, which also count towards the limit of all such sockets.
     Datagrams,
 }
 
-/// How a write is done.
+/// The mode of a write.
 #[derive(Clone, Copy, Default)]
 pub struct Writing {
-    /// The last byte is urgent (MSG_OOB).
+    /// Whether the last byte is urgent (MSG_OOB).
     pub urgent: bool,
-    /// Less than a segment waits for more (MSG_MORE).
+    /// Whether less than a segment waits for more (MSG_MORE).
     pub more: bool,
 }
 
-/// How a read is done.
+/// The mode of a read.
 #[derive(Clone, Copy, Default)]
 pub struct Reading {
-    /// Bytes that are read stay (MSG_PEEK).
+    /// Whether the bytes stay in the channel (MSG_PEEK).
     pub peek: bool,
-    /// Bytes that are skipped first (SO_PEEK_OFF).
+    /// The number of bytes that are skipped first (SO_PEEK_OFF).
     pub skip: usize,
-    /// The sender's credentials are wanted: bytes of different senders are not mixed.
+    /// Whether the sender's credentials are requested: then bytes of different senders are not
+    /// mixed.
     pub credentials: bool,
 }
 
-/// The results of a read beside the bytes.
+/// The results of a read, except the bytes.
 #[derive(Default)]
 pub struct Found {
-    /// Bytes that were read.
+    /// The number of bytes read.
     pub count: usize,
-    /// The next byte is the urgent one.
+    /// Whether the next byte is the urgent one.
     pub marked: bool,
-    /// Bytes of the record, of which `count` may be less, and those that were skipped.
+    /// The size of the record, of which `count` may be less, and of the skipped bytes.
     pub whole: usize,
     pub before: usize,
     /// The control messages of the bytes.
@@ -100,39 +101,39 @@ pub struct Found {
 /// The channel.
 pub struct Channel {
     bytes: SleepMutex<Bytes>,
-    /// Bytes and records that wait, for threads that look without the lock, and whether the first
-    /// byte is the urgent one.
+    /// The number of waiting bytes and records, for threads that read it without the lock, and
+    /// whether the first byte is the urgent one.
     len: AtomicUsize,
     at_mark: AtomicBool,
     records: AtomicUsize,
     limit: AtomicUsize,
-    /// Bytes that may wait as long as memory is short.
+    /// The number of bytes that may wait while memory is short.
     most: AtomicUsize,
     state: AtomicU32,
-    /// An error that the reader gets once; 0 is none.
+    /// An error that the reader gets once; 0 for none.
     error: AtomicU32,
     /// The socket that reads it.
     reader: Arc<Reader>,
     /// The number of the socket in whose backlog the reader waits to be accepted; 0 for none.
     listener: AtomicU64,
-    /// Unix sockets were sent through it.
+    /// Whether Unix sockets were sent through it.
     carried: AtomicBool,
     kind: Kind,
-    /// There is an urgent byte that was not taken; such a byte is read among the others
+    /// Whether there is an urgent byte that was not taken; whether such a byte is read in line
     /// (SO_OOBINLINE).
     urgent: AtomicBool,
     inline: AtomicBool,
-    /// The reader wants the sender's credentials.
+    /// Whether the reader requests the sender's credentials.
     credentials: AtomicBool,
-    /// The reader's demands on arriving messages: [`TIMES`], [`FILTERED`].
+    /// The reader's requests for arriving messages: [`TIMES`], [`FILTERED`].
     wants: AtomicU32,
-    /// Records that were dropped.
+    /// The number of dropped records.
     drops: AtomicU32,
     /// The CPU that wrote last, plus one.
     cpu: AtomicU32,
     /// When bytes are sent.
     pub sending: Sending,
-    /// Notified when there is something to read, and when there is room.
+    /// Notified when there is data to read, and when there is room.
     readable: Arc<WaitSource>,
     writable: Arc<WaitSource>,
 }
@@ -189,7 +190,7 @@ impl Channel {
     /// Locks the contents.
     ///
     /// # Errors
-    /// EINTR: the caller is killed while another copies from or to a program's memory.
+    /// EINTR: the caller was killed while another thread copies from or to a program's memory.
     pub fn lock(&self) -> Result<SleepMutexGuard<'_, Bytes>> {
         self.bytes.lock_killable()
     }
@@ -199,8 +200,8 @@ impl Channel {
         self.bytes.lock()
     }
 
-    /// Takes out all bytes before a place, counted from the first that was ever written; whether
-    /// there were any.
+    /// Removes all bytes before a position, counted from the first byte ever written; returns
+    /// whether there were any.
     pub fn consume_to(&self, place: u64) -> bool {
         let mut bytes = self.bytes.lock();
         let count = place
@@ -213,7 +214,7 @@ impl Channel {
         bytes.read += count;
         let mut gone = Vec::new();
         while let Some(mark) = bytes.pop_read() {
-            // Without memory for it a mark ends here: one of TCP has no files.
+            // Without memory the mark is dropped here: for TCP it has no files.
             if gone.try_reserve(1).is_ok() {
                 gone.push(mark);
             }
@@ -226,12 +227,12 @@ impl Channel {
     }
 
     /// Locks the contents unless they are locked, for the kernel's worker, which must not wait for
-    /// a program's memory.
+    /// access to a program's memory.
     pub fn try_lock(&self) -> Option<SleepMutexGuard<'_, Bytes>> {
         self.bytes.try_lock()
     }
 
-    /// Says whether an urgent byte is read among the others.
+    /// Sets whether an urgent byte is read in line.
     pub fn set_inline(&self, inline: bool) {
         self.inline.store(inline, Release);
     }
@@ -241,7 +242,7 @@ impl Channel {
         self.at_mark.load(Acquire)
     }
 
-    /// Whether an urgent byte is read among the others.
+    /// Whether an urgent byte is read in line.
     pub fn is_inline(&self) -> bool {
         self.inline.load(Acquire)
     }
@@ -266,12 +267,12 @@ impl Channel {
         Some(self.listener.load(SeqCst)).filter(|&number| number != 0)
     }
 
-    /// The reader waits in the backlog of the socket of number `listener`.
+    /// Records that the reader waits in the backlog of the socket with number `listener`.
     pub fn enter_backlog(&self, listener: u64) {
         self.listener.store(listener, SeqCst);
     }
 
-    /// The reader waits no more to be accepted.
+    /// Records that the reader no longer waits to be accepted.
     pub fn leave_backlog(&self) {
         let listener = self.listener.swap(0, SeqCst);
         if listener != 0 && self.carried.load(SeqCst) {
@@ -279,12 +280,12 @@ impl Channel {
         }
     }
 
-    /// Unix sockets are sent through it.
+    /// Records that Unix sockets are sent through it.
     pub fn carries(&self) {
         self.carried.store(true, SeqCst);
     }
 
-    /// Lets go of the files that wait in it: nobody can receive them any more. May sleep.
+    /// Drops the files that wait in it, since no program can receive them any more. May sleep.
     pub fn discard_rights(&self) {
         let mut from = 0;
         loop {
@@ -300,14 +301,14 @@ impl Channel {
         }
     }
 
-    /// Bytes that wait.
+    /// The number of waiting bytes.
     pub fn waiting_bytes(&self) -> usize {
-        // A read goes past it.
+        // A read skips it.
         let hidden = self.is_at_mark() && !self.is_inline();
         self.len.load(Acquire).saturating_sub(hidden.into())
     }
 
-    /// Whether nothing is in it, not even a byte that a read goes past.
+    /// Whether it is empty, without even a byte that a read skips.
     pub fn is_empty(&self) -> bool {
         let waiting = if self.is_framed() {
             &self.records
@@ -322,18 +323,18 @@ impl Channel {
         !self.is_empty() && (self.is_framed() || self.waiting_bytes() > 0)
     }
 
-    /// Whether a read that goes past `skip` bytes finds a byte or a record.
+    /// Whether a read that skips `skip` bytes finds a byte or a record.
     pub fn has_data_after(&self, skip: usize) -> bool {
         self.has_data() && (skip == 0 || self.waiting_bytes() > skip)
     }
 
-    /// Whether a read finds as many bytes as a reader waits for, or as fit; or a record.
+    /// Whether a read finds as many bytes as the reader waits for, or as fit; or a record.
     pub fn has_enough(&self, low_water: usize) -> bool {
         self.has_data()
             && (self.is_framed() || self.waiting_bytes() >= low_water.min(self.may_wait()))
     }
 
-    /// Length of the first record; of everything when there are no records.
+    /// The length of the first record, or of everything if there are no records.
     ///
     /// # Errors
     /// Those of [`Self::lock`].
@@ -346,35 +347,35 @@ impl Channel {
         Ok(first.map_or(0, |mark| (mark.end - mark.start) as usize))
     }
 
-    /// Bytes of memory that it has, roughly. Takes no lock.
+    /// Its approximate memory in bytes. Takes no lock.
     pub fn held(&self) -> usize {
         let bytes = self.len.load(Acquire) + self.sending.unsent();
         let pages = bytes.next_multiple_of(PAGE_SIZE);
         size_of::<Self>() + pages + self.records() * size_of::<Mark>()
     }
 
-    /// Changes how many bytes may wait.
+    /// Sets the number of bytes that may wait.
     pub fn set_limit(&self, limit: usize) {
         self.limit.store(limit.min(MAX_LIMIT), Release);
         self.writable.notify();
     }
 
-    /// Bytes that may wait.
+    /// The number of bytes that may wait.
     pub fn limit(&self) -> usize {
         self.limit.load(Acquire)
     }
 
-    /// Bytes that may wait as memory is.
+    /// The number of bytes that may wait, considering memory.
     fn may_wait(&self) -> usize {
         self.limit().min(self.most.load(Acquire))
     }
 
-    /// Records that wait.
+    /// The number of waiting records.
     pub fn records(&self) -> usize {
         self.records.load(Acquire)
     }
 
-    /// How much of the limit is used.
+    /// The used part of the limit.
     pub fn used(&self) -> usize {
         let overhead = if self.is_framed() {
             self.records() * OVERHEAD
@@ -389,12 +390,12 @@ impl Channel {
         self.kind
     }
 
-    /// Whether something can be written.
+    /// Whether there is room to write.
     pub fn has_room(&self) -> bool {
         self.used() < self.may_wait() && self.records() < MAX_RECORDS
     }
 
-    /// Whether poll shall call it writable: when three quarters of the room are free.
+    /// Whether poll reports it as writable: when three quarters of the room are free.
     pub fn is_writable(&self) -> bool {
         self.used() * 4 <= self.may_wait() && self.sending.has_little()
     }
@@ -424,12 +425,12 @@ impl Channel {
         self.credentials.load(Acquire)
     }
 
-    /// Says whether the reader wants to know when something arrives.
+    /// Sets whether the reader requests arrival times.
     pub fn set_wants_times(&self, wants: bool) {
         self.set_wants(TIMES, wants);
     }
 
-    /// The reader's filter may be another.
+    /// The reader's filter may have changed.
     pub fn filter_changed(&self) {
         let filter = self.reader.filter.lock();
         self.set_wants(FILTERED, filter.is_some());
@@ -443,8 +444,8 @@ impl Channel {
         }
     }
 
-    /// Filters and stamps a record that was put behind `old` bytes, as the reader wants; false if
-    /// the filter drops it.
+    /// Filters and timestamps a record that was appended after `old` bytes, as the reader requests;
+    /// false if the filter drops it.
     #[cold]
     fn meet_wants(
         &self,
@@ -476,12 +477,12 @@ impl Channel {
         Ok(kept.is_some())
     }
 
-    /// Counts a record that was dropped.
+    /// Counts a dropped record.
     pub fn count_drop(&self) {
         self.drops.fetch_add(1, Relaxed);
     }
 
-    /// Records that were dropped.
+    /// The number of dropped records.
     pub fn drops(&self) -> u32 {
         self.drops.load(Relaxed)
     }
@@ -509,8 +510,8 @@ impl Channel {
         }
     }
 
-    /// Writes bytes, as many as there are, waiting for room; `ancillary` goes with the first. EPIPE
-    /// once an end is gone.
+    /// Writes all bytes, waiting for room; `ancillary` goes with the first. EPIPE once an end is
+    /// closed.
     pub fn write(
         &self,
         from: &mut Source,
@@ -540,7 +541,7 @@ impl Channel {
                 Err(Errno::ENOMEM) if !wait.nonblocking && oom::make_room() => {}
                 Err(_) => break,
             }
-            // As on Linux other signals end a write only where it waits.
+            // As on Linux, other signals end a write only while it waits.
             if total < wanted && cond_resched_killable().is_err() {
                 break;
             }
@@ -553,7 +554,7 @@ impl Channel {
         if wait.nonblocking || !self.is_short() {
             return wait.until(&self.writable, ready);
         }
-        // Nobody tells of memory that others give back.
+        // There is no notification of memory that others free.
         let soon = clock::deadline_in(PAUSE);
         match wait.deadline.filter(|&deadline| deadline <= soon) {
             Some(_) => wait.until(&self.writable, ready),
@@ -593,7 +594,7 @@ impl Channel {
             .reserve()
             .and_then(|()| bytes.ring.write_some(from, room));
         if written.is_err() {
-            // What was claimed for them is given back.
+            // What was charged for them is released.
             self.publish(&mut bytes);
         }
         let count = written?;
@@ -626,8 +627,8 @@ impl Channel {
     }
 
     /// Writes one record, whole or not at all, waiting until fewer than `most` wait and there is
-    /// room for its first byte, as on Linux. EMSGSIZE when it can never fit, ENOBUFS, EPIPE once an
-    /// end is gone.
+    /// room for its first byte, as on Linux. EMSGSIZE if it can never fit, ENOBUFS, EPIPE once an
+    /// end is closed.
     pub fn write_record(
         &self,
         from: &mut Source,
@@ -650,7 +651,7 @@ impl Channel {
             if fits() {
                 bytes.reserve()?;
                 let (start, old) = (bytes.written(), bytes.ring.len());
-                // What is not copied below is then a fault of the program's.
+                // If the copy below is short, it is because of a fault on the program's memory.
                 if bytes.ring.reserve(len).is_err() {
                     bytes.ring.release(len);
                     return Err(Errno::ENOBUFS);
@@ -666,7 +667,7 @@ impl Channel {
                 if self.wants.load(Acquire) != 0 {
                     let met = self.meet_wants(&mut bytes, old, &mut ancillary, &sender);
                     if met != Ok(true) {
-                        // As on Linux the sender does not learn that nobody gets it.
+                        // As on Linux, the sender does not learn that the record was dropped.
                         bytes.ring.truncate(old);
                         drop(bytes);
                         return met.map(|_| len);
@@ -684,12 +685,12 @@ impl Channel {
         }
     }
 
-    /// Reads bytes, or a record, without waiting. `None` when there is nothing.
+    /// Reads bytes, or a record, without waiting. `None` if there is nothing.
     pub fn read(&self, to: &mut Sink, reading: Reading) -> Result<Option<Found>> {
         if self.is_empty() {
             return Ok(None);
         }
-        // A mark that is lost is dropped without the lock.
+        // A mark that is dropped is freed without the lock.
         let mut lost = None;
         let mut bytes = self.lock()?;
         let found = if self.is_framed() {
@@ -708,7 +709,7 @@ impl Channel {
         found
     }
 
-    /// Receivers of records that wait are woken one for each record: one that failed wakes the
+    /// Waiting receivers of records are woken one for each record: a receiver that failed wakes the
     /// next, if there is one.
     pub fn wake_next_receiver(&self) {
         if self.is_framed() && self.has_data() {
@@ -716,7 +717,7 @@ impl Channel {
         }
     }
 
-    /// Drops the marks whose bytes were read, and without the lock the files that came with the
+    /// Drops the marks whose bytes were read, and, without the lock, the files that came with the
     /// bytes and were not taken.
     fn drop_read_marks<'a>(&'a self, mut bytes: SleepMutexGuard<'a, Bytes>) -> Result<()> {
         while let Some(mark) = bytes.pop_read() {

@@ -10,14 +10,14 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 use ip::routes::{Kind, Prefix, Route};
 
-/// The most addresses of an interface.
+/// The maximum number of addresses of an interface.
 const MOST: usize = 256;
-/// Scopes (`RT_SCOPE_`): the world, the link.
+/// Scopes (`RT_SCOPE_`): universe, link.
 pub const UNIVERSE: u8 = 0;
 pub const LINK: u8 = 253;
 /// RTPROT_KERNEL
 const BY_KERNEL: u8 = 2;
-/// The metric of IPv6's routes of the kernel, and what Linux gives those to prefixes.
+/// The metric of the kernel's IPv6 routes, and that of Linux for prefix routes.
 const METRIC_V6: u32 = 256;
 
 /// An address of an interface.
@@ -25,17 +25,17 @@ const METRIC_V6: u32 = 256;
 pub struct Address {
     /// The address.
     pub ip: IpAddr,
-    /// The bits of its network.
+    /// The prefix length of its network.
     pub bits: u8,
-    /// The address of all on the network.
+    /// The broadcast address of the network.
     pub broadcast: Option<Ipv4Addr>,
-    /// How far it is known.
+    /// Its scope.
     pub scope: u8,
 }
 
 impl Address {
-    /// An address with what Linux takes for granted of it. EINVAL for more bits than it has, and
-    /// for one that no host can have.
+    /// An address with Linux's defaults. EINVAL if the prefix is too long, or no host can have the
+    /// address.
     pub fn new(ip: IpAddr, bits: u8) -> Result<Self> {
         let network = Prefix::of(ip, bits).ok_or(Errno::EINVAL)?;
         if ip.is_unspecified() || ip.is_multicast() || ip.is_loopback() {
@@ -66,21 +66,21 @@ impl Address {
     }
 }
 
-/// What an address is on this machine.
+/// The meaning of an address on this machine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Own {
-    /// Its own.
+    /// An address of the machine.
     Host,
-    /// That of all on a network.
+    /// The broadcast address of a network.
     Broadcast,
 }
 
-/// The addresses of all interfaces; each with how often it is one's.
+/// The addresses of all interfaces, each with the number of interfaces that have it.
 static OWN: Mutex<HashMap<IpAddr, (Own, usize)>> = Mutex::new(hash::new());
-/// How many there are, for those who look without the lock.
+/// The number of addresses, for readers without the lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// What an address is on this machine, if it is an interface's with a card.
+/// The meaning of an address on this machine, if an interface with a card has it.
 pub fn own(ip: IpAddr) -> Option<Own> {
     if COUNT.load(Acquire) == 0 {
         return None;
@@ -128,10 +128,10 @@ fn connected(interface: &Interface, address: &Address) -> Option<Route> {
     })
 }
 
-/// Gives an interface an address.
+/// Adds an address to an interface.
 ///
 /// # Errors
-/// EEXIST: it has it. ENOMEM, ENOBUFS: it has too many.
+/// EEXIST: the interface has it already. ENOMEM, ENOBUFS: it has too many.
 pub fn add(interface: &Arc<Interface>, address: Address) -> Result<()> {
     let mut addresses = interface.addresses.lock();
     if addresses.iter().any(|other| other.ip == address.ip) {
@@ -159,15 +159,15 @@ pub fn add(interface: &Arc<Interface>, address: Address) -> Result<()> {
 
 fn bring_route(interface: &Interface, address: &Address) {
     if let Some(route) = connected(interface, address) {
-        // Another address of the network may have brought it.
+        // The route may exist because of another address of the network.
         _ = routing::add(route, false);
     }
 }
 
-/// Takes an address from an interface, with the routes that need it.
+/// Removes an address from an interface, with the routes that depend on it.
 ///
 /// # Errors
-/// EADDRNOTAVAIL: it does not have it.
+/// EADDRNOTAVAIL: the interface does not have it.
 pub fn remove(interface: &Interface, ip: IpAddr) -> Result<()> {
     let mut addresses = interface.addresses.lock();
     let at = addresses.iter().position(|address| address.ip == ip);
@@ -194,8 +194,7 @@ pub fn remove(interface: &Interface, ip: IpAddr) -> Result<()> {
     Ok(())
 }
 
-/// The interface works from now on: it gets the address that reaches it on its link, and the routes
-/// of its addresses.
+/// The interface was set up: adds its link-local address, and the routes of its addresses.
 pub(super) fn link_local(interface: &Arc<Interface>) -> Result<()> {
     let address = Address::new(interface.mac.link_local().into(), 64)?;
     match add(interface, address) {
@@ -213,8 +212,8 @@ pub(super) fn link_local(interface: &Arc<Interface>) -> Result<()> {
     Ok(())
 }
 
-/// The interface works no more: its routes go, and what is known of its neighbours; IPv6's
-/// addresses go too, as on Linux.
+/// The interface was set down: removes its routes and neighbours, and its IPv6 addresses, as on
+/// Linux.
 pub(super) fn went_down(interface: &Arc<Interface>) {
     loop {
         let addresses = interface.addresses.lock();
@@ -230,7 +229,7 @@ pub(super) fn went_down(interface: &Arc<Interface>) {
     routing::changed();
 }
 
-/// The address that packets to `to` by way of `hop` come from, if a route does not say it: one of
+/// The source address of packets to `to` through `hop`, if the route does not specify one: one of
 /// the hop's network, or else the first.
 pub fn source_for(interface: &Interface, to: IpAddr, hop: IpAddr) -> Option<IpAddr> {
     let addresses = interface.addresses.lock();
@@ -247,8 +246,8 @@ pub fn source_for(interface: &Interface, to: IpAddr, hop: IpAddr) -> Option<IpAd
     fitting.find(near).or(first).map(|address| address.ip)
 }
 
-/// Whether an address is a group that all hosts are in: those of all hosts, and of those that look
-/// for an address of this machine's.
+/// Whether an address is a group of which this machine is a member: those of all hosts, and the
+/// solicited-node groups of its addresses.
 pub fn is_joined(interface: &Interface, ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip == Ipv4Addr::new(224, 0, 0, 1),

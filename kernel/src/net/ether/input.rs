@@ -14,7 +14,7 @@ use ip::icmp::{self, Limiter};
 use ip::input::{Input, Packet, Received};
 use ip::protocol;
 
-/// The way in of a card: its thread has it, as nobody else receives through it.
+/// The input of a card, owned by its thread, since no other receives through it.
 pub type In = Input<Keyed>;
 
 static LIMITER: Mutex<Limiter> = Mutex::new(Limiter::new());
@@ -24,7 +24,7 @@ fn allows() -> bool {
     LIMITER.lock().allows(now(), drawn)
 }
 
-/// Takes a frame that came through an interface. May sleep.
+/// Handles a frame that was received through an interface. May sleep.
 pub fn receive(interface: &Interface, input: &mut In, frame: &Frame) {
     let counts = &interface.counts;
     counts.received.fetch_add(1, Relaxed);
@@ -36,7 +36,7 @@ pub fn receive(interface: &Interface, input: &mut In, frame: &Frame) {
     expire(input);
 }
 
-/// Tells the senders of datagrams that were not whole in time.
+/// Notifies the senders of datagrams whose reassembly timed out.
 fn expire(input: &mut In) {
     while let Some(expired) = input.fragments.expire(now()) {
         if let Some(first) = expired.first {
@@ -88,10 +88,10 @@ fn take(interface: &Interface, input: &mut In, frame: &Frame) -> bool {
     }
 }
 
-/// Gives a packet to its protocol, if it is for this machine.
+/// Passes a packet to its protocol, if it is for this machine.
 fn deliver(interface: &Interface, packet: &Packet, card: Mac) -> bool {
     let (from, to) = (packet.source, packet.destination);
-    // Nobody else sends from an address of this machine's.
+    // No other machine may send from an address of this machine.
     if addresses::own(from).is_some() {
         return false;
     }
@@ -99,7 +99,7 @@ fn deliver(interface: &Interface, packet: &Packet, card: Mac) -> bool {
     let own = addresses::own(to);
     let takes = match is_group {
         true => addresses::is_joined(interface, to),
-        // A packet for one that came to all is no honest one.
+        // A unicast packet in a multicast frame is not legitimate.
         false => own == Some(Own::Broadcast) || own.is_some() && !card.is_multicast(),
     };
     if !takes {
@@ -120,8 +120,8 @@ fn deliver(interface: &Interface, packet: &Packet, card: Mac) -> bool {
     true
 }
 
-/// Reports about a packet to its sender, if that may be: not about what was for another machine,
-/// or is said to come from this one.
+/// Reports an error about a packet to its sender, if that is allowed: not about packets for another
+/// machine, or with a source address of this machine.
 pub fn report(kinds: [u8; 2], info: u32, packet: &[u8]) {
     let Some(inner) = icmp::Inner::parse(packet) else {
         return;
@@ -157,14 +157,14 @@ pub fn report(kinds: [u8; 2], info: u32, packet: &[u8]) {
     _ = output::send(&way, &carried, &[&message]);
 }
 
-/// A packet of this machine's does not reach its next hop.
+/// A packet of this machine cannot reach its next hop.
 pub(super) fn unreachable(packet: &[u8]) {
     let v4 = packet.first().is_some_and(|first| first >> 4 == 4);
     let kinds = match v4 {
         true => [icmp::UNREACHABLE, 1],
         false => [icmp::UNREACHABLE_V6, 3],
     };
-    // As if this machine had told itself.
+    // Handled as if this machine had received the message from itself.
     if let Ok(message) = icmp::error(kinds, 0, packet)
         && let Ok(told) = icmp::Report::parse(&message, v4)
     {

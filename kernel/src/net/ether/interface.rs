@@ -11,16 +11,16 @@ use ip::Mac;
 
 use super::addresses::Address;
 
-/// Interfaces that there can be.
+/// The maximum number of interfaces.
 const MOST: usize = 8;
-/// The index of the first: `lo` has 1.
+/// The index of the first one, since `lo` has 1.
 const FIRST: u32 = 2;
-/// The most that a link takes behind a frame's header, as far as buffers have room; the least.
+/// The maximum MTU, limited by the size of buffers; the minimum.
 pub const MOST_MTU: u32 = 1500;
 pub const LEAST_MTU: u32 = 68;
-/// Packets that may wait for a card (`txqueuelen`).
+/// The number of packets that may wait for a card (`txqueuelen`).
 pub const QUEUE: u32 = 1000;
-/// The kind of its hardware (ARPHRD_ETHER).
+/// The hardware type (ARPHRD_ETHER).
 pub const HARDWARE: u16 = 1;
 /// IFF_UP, IFF_BROADCAST, IFF_RUNNING, IFF_MULTICAST and IFF_LOWER_UP.
 const UP: u32 = 0x1;
@@ -29,30 +29,30 @@ const RUNNING: u32 = 0x40;
 const MULTICAST: u32 = 0x1000;
 const LOWER_UP: u32 = 0x1_0000;
 
-/// What moves frames.
+/// A device that sends frames.
 pub trait Card: Send + Sync {
-    /// Sends a frame; false if it is lost, as too many wait.
+    /// Sends a frame; false if it is dropped because too many wait.
     fn send(&self, frame: Frame, checksum: Option<Checksum>) -> bool;
 
     /// Whether the link is up.
     fn is_link_up(&self) -> bool;
 
-    /// Whether it finishes checksums.
+    /// Whether it completes checksums.
     fn finishes_checksums(&self) -> bool;
 }
 
-/// What an interface has counted.
+/// The counters of an interface.
 #[derive(Default)]
 pub struct Counts {
-    /// Packets and bytes that came, and packets among them that nobody could take.
+    /// Received packets and bytes, and packets among them that were dropped.
     pub received: AtomicU64,
     pub received_bytes: AtomicU64,
     pub received_dropped: AtomicU64,
-    /// Packets and bytes that went, and packets that were lost before.
+    /// Sent packets and bytes, and packets that were dropped.
     pub sent: AtomicU64,
     pub sent_bytes: AtomicU64,
     pub sent_dropped: AtomicU64,
-    /// Packets that came for several.
+    /// Received multicast packets.
     pub multicast: AtomicU64,
 }
 
@@ -62,24 +62,24 @@ pub struct Interface {
     pub index: u32,
     /// The number in its name, `ethN`.
     number: u32,
-    /// Its card's address.
+    /// The address of its card.
     pub mac: Mac,
     /// Its card.
     pub card: Arc<dyn Card>,
-    /// What its link takes at most behind a frame's header.
+    /// The maximum MTU of its link.
     pub most_mtu: u32,
     mtu: AtomicU32,
     up: AtomicBool,
-    /// Its addresses, in the order in which they came.
+    /// Its addresses, in the order in which they were added.
     pub addresses: Mutex<Vec<Address>>,
-    /// What it has counted.
+    /// Its counters.
     pub counts: Counts,
 }
 
 static ALL: [Once<Arc<Interface>>; MOST] = [const { Once::new() }; MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Adds an interface, called from the boot CPU alone.
+/// Adds an interface. Called only on the boot CPU.
 ///
 /// # Errors
 /// ENOMEM, EAGAIN; ENOSPC: there are too many.
@@ -87,7 +87,7 @@ pub fn add(card: Arc<dyn Card>, mac: Mac, mtu: u32) -> Result<Arc<Interface>> {
     let at = COUNT.load(Relaxed);
     let place = ALL.get(at).ok_or(Errno::ENOSPC)?;
     if at == 0 {
-        // A machine without a card has no use for them.
+        // A machine without a card does not need neighbours.
         super::neighbours::init()?;
         crate::net::inet::tcp::init()?;
     }
@@ -112,12 +112,12 @@ pub fn all() -> impl Iterator<Item = &'static Arc<Interface>> {
     ALL.iter().filter_map(Once::get)
 }
 
-/// The interface of this index.
+/// The interface with this index.
 pub fn by_index(index: u32) -> Option<&'static Arc<Interface>> {
     ALL.get(index.checked_sub(FIRST)? as usize)?.get()
 }
 
-/// The interface of this name, which ends at the first zero.
+/// The interface with this name, which ends at the first zero.
 pub fn by_name(name: &[u8]) -> Option<&'static Arc<Interface>> {
     let name = name.split(|&byte| byte == 0).next()?;
     all().find(|interface| interface.name_bytes() == name)
@@ -144,12 +144,12 @@ impl Interface {
         NAMES[self.number as usize]
     }
 
-    /// What packets have at most.
+    /// Its MTU.
     pub fn mtu(&self) -> u32 {
         self.mtu.load(Relaxed)
     }
 
-    /// Sets what packets have at most.
+    /// Sets its MTU.
     ///
     /// # Errors
     /// EINVAL.
@@ -162,12 +162,12 @@ impl Interface {
         Ok(())
     }
 
-    /// Whether the administrator wants it to work.
+    /// Whether it is administratively up.
     pub fn is_up(&self) -> bool {
         self.up.load(Acquire)
     }
 
-    /// Has it work, or not.
+    /// Sets it up or down.
     pub fn set_up(self: &Arc<Self>, up: bool) -> Result<()> {
         if self.up.swap(up, AcqRel) == up {
             return Ok(());
@@ -202,7 +202,7 @@ impl Interface {
         self.counts.sent_bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// A packet was lost that was to go.
+    /// Counts a packet that was dropped before it was sent.
     pub fn drop_sent(&self) {
         self.counts.sent_dropped.fetch_add(1, Relaxed);
     }

@@ -14,7 +14,7 @@ pub use output::{Carried, empty, send, send_frame, send_made};
 
 use crate::task::clock;
 
-/// The time of this layer: CLOCK_MONOTONIC, in ns.
+/// The clock of this layer: CLOCK_MONOTONIC, in ns.
 pub fn now() -> u64 {
     clock::monotonic_ns()
 }

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 use ip::neighbours::{Due, Key, Neighbours, Resolved, Said, Shown, State};
 use ip::{Mac, arp, ethernet, icmp, ndp, protocol, v6};
 
-/// A packet that waits for a neighbour's card.
+/// A packet that waits for a neighbour's link-layer address.
 pub(super) struct Waiting {
     pub frame: Frame,
     pub kind: u16,
@@ -24,11 +24,11 @@ pub(super) struct Waiting {
 }
 
 static ALL: Mutex<Neighbours<Waiting, Keyed>> = Mutex::new(Neighbours::new(Keyed));
-/// When the thread looks again, in ns.
+/// When the thread checks again, in ns.
 static ARMED: AtomicU64 = AtomicU64::new(u64::MAX);
 static CHANGED: WaitQueue = WaitQueue::new();
 
-/// Starts the thread that asks again.
+/// Starts the thread that retries and expires entries.
 ///
 /// # Errors
 /// EAGAIN, ENOMEM.
@@ -42,7 +42,7 @@ fn run(_: usize) -> ! {
         ARMED.store(due, SeqCst);
         let earlier = || ALL.lock().next_timer().is_some_and(|next| next < due);
         let deadline = (due != u64::MAX).then(|| clock::monotonic_deadline(due));
-        // A time that passes is no error.
+        // A timeout is no error.
         _ = CHANGED.wait_interruptible(earlier, deadline);
         loop {
             let due = ALL.lock().on_timer(now());
@@ -55,7 +55,7 @@ fn run(_: usize) -> ! {
     }
 }
 
-/// The table has changed: the thread may have to look earlier.
+/// The table has changed: the thread may have to check earlier.
 fn look() {
     let next = ALL.lock().next_timer();
     if next.is_some_and(|next| next < ARMED.load(SeqCst)) {
@@ -63,7 +63,7 @@ fn look() {
     }
 }
 
-/// Sends a packet to a neighbour, once its card is known.
+/// Sends a packet to a neighbour, once its link-layer address is known.
 pub(super) fn send(interface: &Interface, hop: IpAddr, packet: Waiting) {
     let key = Key {
         interface: interface.index,
@@ -91,7 +91,7 @@ pub(super) fn transmit(interface: &Interface, to: Mac, packet: Waiting) {
     }
 }
 
-/// Asks for a neighbour's card: all, or the card that it had.
+/// Solicits a neighbour's link-layer address, by multicast or from the address `to` that it had.
 fn ask(key: Key, to: Option<Mac>) {
     let Some(interface) = interface::by_index(key.interface) else {
         return;
@@ -163,7 +163,7 @@ fn send_message(interface: &Interface, from: IpAddr, to: IpAddr, card: Mac, mess
     }
 }
 
-/// A packet of ARP came.
+/// Handles a received ARP packet.
 pub(super) fn receive_arp(interface: &Interface, packet: &[u8]) {
     let Ok(packet) = arp::Packet::parse(packet) else {
         return;
@@ -189,7 +189,7 @@ pub(super) fn receive_arp(interface: &Interface, packet: &[u8]) {
     }
 }
 
-/// A message of neighbour discovery came, which is sound.
+/// Handles a received message of neighbour discovery, which was validated.
 pub(super) fn receive_ndp(
     interface: &Interface,
     message: &[u8],
@@ -213,7 +213,8 @@ pub(super) fn receive_ndp(
             if !source.is_unspecified() {
                 learn(interface, from, card, said);
             }
-            // Whoever asks whether an address is free has none: all are told.
+            // A host that checks whether an address is free has no address itself, so the answer
+            // goes to all nodes.
             let all = core::net::Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
             let (to, solicited) = match source.is_unspecified() {
                 true => (all, false),
@@ -263,12 +264,12 @@ fn learn(interface: &Interface, ip: IpAddr, card: Option<Mac>, said: Said) {
     look();
 }
 
-/// A connection made progress by way of this neighbour.
+/// Confirms the reachability of a neighbour through which a connection made progress.
 pub fn confirm(interface: u32, ip: IpAddr) {
     ALL.lock().confirm(now(), Key { interface, ip });
 }
 
-/// A neighbour does not answer: whoever sent it something learns that.
+/// A neighbour does not answer: reports this to the senders of the lost packets.
 fn fail(key: Key, lost: Vec<Waiting>) {
     for packet in lost {
         if let Some(interface) = interface::by_index(key.interface) {
@@ -278,7 +279,7 @@ fn fail(key: Key, lost: Vec<Waiting>) {
     }
 }
 
-/// Forgets the neighbours of an interface.
+/// Removes the neighbours of an interface.
 pub(super) fn forget_interface(index: u32) {
     loop {
         let gone = ALL.lock().remove_one_of(index);
@@ -288,7 +289,7 @@ pub(super) fn forget_interface(index: u32) {
     }
 }
 
-/// What is known of all neighbours.
+/// The entries of all neighbours.
 ///
 /// # Errors
 /// ENOMEM.
@@ -302,7 +303,7 @@ pub fn all() -> Result<Vec<Shown>> {
     Ok(shown)
 }
 
-/// The administrator says what a neighbour's card is.
+/// Sets a neighbour's link-layer address for the administrator.
 ///
 /// # Errors
 /// ENOBUFS.
@@ -319,7 +320,7 @@ pub fn set(interface: &Arc<Interface>, ip: IpAddr, mac: Mac, state: State) -> Re
     Ok(())
 }
 
-/// Forgets a neighbour.
+/// Removes a neighbour.
 ///
 /// # Errors
 /// ENOENT.

@@ -10,27 +10,27 @@ use core::net::IpAddr;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use ip::{Mac, ethernet, v4, v6};
 
-/// Bytes before what a packet carries, at most.
+/// The maximum size of the headers before a packet's payload.
 const HEADROOM: usize = ethernet::HEADER + v6::HEADER + v6::FRAGMENT;
 
-/// The last numbers of datagrams of IPv4 that may be cut, each for the ways whose hash leads to it:
-/// what one receiver is told says little of what others are sent.
+/// The last identification numbers of fragmentable IPv4 datagrams, one for each hash of addresses:
+/// the numbers that one receiver sees reveal little about those of others.
 static NUMBERS: [AtomicU32; 1024] = [const { AtomicU32::new(0) }; 1024];
 
-/// What a packet's header says.
+/// The fields of a packet's header.
 #[derive(Clone, Copy, Debug)]
 pub struct Carried {
-    /// Where from.
+    /// The source.
     pub from: IpAddr,
-    /// Where to.
+    /// The destination.
     pub to: IpAddr,
-    /// What it carries.
+    /// The protocol of the payload.
     pub protocol: u8,
-    /// How many hops it may go.
+    /// The hop limit.
     pub hops: u8,
-    /// Its class.
+    /// The traffic class.
     pub class: u8,
-    /// It must not be cut.
+    /// Whether it must not be fragmented.
     pub whole: bool,
 }
 
@@ -42,7 +42,7 @@ impl Carried {
         }
     }
 
-    /// A number for a datagram that may be cut, which another machine does not foresee.
+    /// An identification number for a fragmentable datagram, which other machines cannot predict.
     fn number(&self) -> u32 {
         let drawn = crate::random::u64() as u32;
         if self.to.is_ipv6() {
@@ -57,7 +57,7 @@ impl Carried {
 
     fn put_header(&self, frame: &mut Frame, part: Option<(usize, bool, u32)>) -> Result<()> {
         let payload = frame.bytes().len();
-        // What is never cut needs no number.
+        // A packet that is never fragmented needs no number.
         let fresh = || if self.whole { 0 } else { self.number() };
         let (offset, more, number) = part.unwrap_or_else(|| (0, false, fresh()));
         let done = match (self.from, self.to) {
@@ -116,7 +116,7 @@ pub(super) fn framed(carried: &Carried, pieces: &[&[u8]]) -> Result<Frame> {
     Ok(frame)
 }
 
-/// An empty frame for what a packet carries.
+/// An empty frame for a packet's payload.
 ///
 /// # Errors
 /// ENOBUFS.
@@ -124,7 +124,7 @@ pub fn empty() -> Result<Frame> {
     Frame::new(HEADROOM).map_err(|_| Errno::ENOBUFS)
 }
 
-/// Sends a packet whose payload, with a header of its own, is in `frame`.
+/// Sends a packet whose payload, including the payload's own header, is in `frame`.
 ///
 /// # Errors
 /// ENOBUFS.
@@ -139,10 +139,10 @@ pub fn send_frame(
     Ok(())
 }
 
-/// Sends a packet with this payload, cut where its path takes no more.
+/// Sends a packet with this payload, fragmented if it exceeds the path MTU.
 ///
 /// # Errors
-/// EMSGSIZE: it must not be cut. ENOBUFS.
+/// EMSGSIZE: it must not be fragmented. ENOBUFS.
 pub fn send(way: &Way, carried: &Carried, pieces: &[&[u8]]) -> Result<()> {
     let len: usize = pieces.iter().map(|piece| piece.len()).sum();
     let mtu = way.mtu as usize;
@@ -180,7 +180,7 @@ fn copy_range(frame: &mut Frame, pieces: &[&[u8]], skip: usize, length: usize) -
     Ok(())
 }
 
-/// Sends a packet that has its header.
+/// Sends a packet that already has its header.
 ///
 /// # Errors
 /// ENOBUFS.
@@ -191,7 +191,7 @@ pub fn send_made(way: &Way, to: IpAddr, packet: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Hands a packet to a card, once it is known which.
+/// Passes a packet to the card, once the neighbour is resolved.
 fn dispatch(way: &Way, to: IpAddr, frame: Frame, checksum: Option<Checksum>) {
     let interface = &way.interface;
     let packet = Waiting {

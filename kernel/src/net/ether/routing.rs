@@ -15,40 +15,41 @@ use ip::routes::{Kind, Prefix, Refused, Route, Routes};
 
 static ROUTES: Mutex<Routes<Keyed>> = Mutex::new(Routes::new(Keyed));
 static PATHS: Mutex<Paths<Keyed>> = Mutex::new(Paths::new(Keyed));
-/// Changes with every change of what ways there are.
+/// Changes with every change of routes.
 static GENERATION: AtomicU32 = AtomicU32::new(1);
 
-/// The way of a packet.
+/// A resolved route.
 #[derive(Clone)]
 pub struct Way {
     /// The interface.
     pub interface: Arc<Interface>,
-    /// The neighbour that takes it.
+    /// The neighbour to which packets are sent.
     pub hop: IpAddr,
-    /// The address that it comes from, if its sender has none.
+    /// The source address, if the sender has none.
     pub source: IpAddr,
-    /// What packets have at most.
+    /// The MTU.
     pub mtu: u32,
-    /// Which ways there were when this was found.
+    /// The generation of routes in which it was found.
     pub generation: u32,
 }
 
-/// The ways are others now: whoever keeps one looks again.
+/// The routes have changed: cached ones must be looked up again.
 pub fn changed() {
     GENERATION.fetch_add(1, AcqRel);
 }
 
-/// Which ways there are: a way of another generation is to be found again.
+/// The generation of routes: a route of another generation must be looked up again.
 pub fn generation() -> u32 {
     GENERATION.load(Acquire)
 }
 
-/// The way to an address that is not this machine's, from `from` if the sender has an address.
+/// The route to an address that is not this machine's; `from` is the sender's address, if it has
+/// one.
 ///
 /// # Errors
-/// ENETUNREACH, and for an address of IPv4 that is not this machine's: nobody sends in the name of
-/// another (`FLOWI_FLAG_ANYSRC` in Linux, whose IPv6 does not ask). EHOSTUNREACH, EINVAL, EACCES,
-/// as the route says.
+/// ENETUNREACH, also for an IPv4 source address that is not this machine's, since no sender may use
+/// the address of another (Linux's `FLOWI_FLAG_ANYSRC`; its IPv6 does not check this).
+/// EHOSTUNREACH, EINVAL, EACCES, as the route says.
 pub fn find(to: IpAddr, from: Option<IpAddr>) -> Result<Way> {
     let is_own = |ip| super::addresses::own(ip) == Some(Own::Host);
     match from {
@@ -57,7 +58,7 @@ pub fn find(to: IpAddr, from: Option<IpAddr>) -> Result<Way> {
     }
 }
 
-/// The same for one who may send from any address (IP_TRANSPARENT, IP_HDRINCL).
+/// The same for a sender that may use any address (IP_TRANSPARENT, IP_HDRINCL).
 ///
 /// # Errors
 /// As [`find`].
@@ -77,7 +78,7 @@ pub fn find_for_any(to: IpAddr, from: Option<IpAddr>) -> Result<Way> {
             Kind::Blackhole => return Err(Errno::EINVAL),
             _ => (works(route.interface), Some(route)),
         },
-        // Where a sender has an address, what goes to all goes by its interface.
+        // If the sender has an address, broadcasts leave by its interface.
         None if to == IpAddr::V4(Ipv4Addr::BROADCAST) => (of_address(from), None),
         None => (None, None),
     };
@@ -124,7 +125,7 @@ pub fn add(route: Route, replace: bool) -> Result<()> {
     })
 }
 
-/// Takes a route out.
+/// Removes a route.
 ///
 /// # Errors
 /// ESRCH.
@@ -151,12 +152,12 @@ pub fn route_to(to: IpAddr) -> Option<Route> {
         .copied()
 }
 
-/// Forgets the routes of an interface.
+/// Removes the routes of an interface.
 pub(super) fn forget_interface(index: u32) {
     forget(|route| route.interface == index);
 }
 
-/// Forgets the routes whose packets come from an address.
+/// Removes the routes with a given source address.
 pub(super) fn forget_source(ip: IpAddr) {
     forget(|route| route.source == Some(ip));
 }
@@ -175,7 +176,8 @@ fn forget(is_gone: impl Fn(&Route) -> bool) {
     }
 }
 
-/// A packet of `sent` bytes to an address was too big for its path, which takes `told`.
+/// A packet of `sent` bytes to an address was too big for its path, whose MTU was reported as
+/// `told`.
 pub fn too_big(to: IpAddr, told: u32, sent: u32) {
     if PATHS.lock().learn(now(), to, told, sent).is_some() {
         changed();

@@ -14,21 +14,21 @@ use linux_raw_sys::net::{SO_REUSEADDR, SO_REUSEPORT};
 
 struct Bound {
     local: SocketAddr,
-    /// Whether bind(2) was given the address and the port, which a connection that is dissolved
-    /// then leaves.
+    /// Whether bind(2) was given the address and the port, which are kept when a connection is
+    /// dissolved.
     given: [bool; 2],
-    /// The hold on the port; `None` until one is needed.
+    /// The claim on the port; `None` until one is needed.
     claim: Option<Claim>,
 }
 
-/// How options want a socket bound.
+/// How a socket is to be bound, according to its options.
 #[derive(Clone, Copy, Default)]
 pub struct Binding {
-    /// The least and the greatest port that may be chosen; 0 is the system's.
+    /// The lowest and the highest port that may be chosen; 0 for the system's range.
     pub ports: [u16; 2],
-    /// The address need not be this machine's (IP_FREEBIND and its like).
+    /// Whether the address need not be this machine's (IP_FREEBIND and its kin).
     pub free: bool,
-    /// No port is chosen before it is needed (IP_BIND_ADDRESS_NO_PORT).
+    /// Whether no port is chosen before it is needed (IP_BIND_ADDRESS_NO_PORT).
     pub late: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Not bound yet.
+    /// An unbound socket.
     pub const fn new(ports: &'static Ports) -> Self {
         Place {
             ports,
@@ -91,7 +91,7 @@ impl Place {
         });
     }
 
-    /// Fails with `error` for an IPv4 address at a socket of IPv6 alone.
+    /// Fails with `error` for an IPv4 address if the socket is for IPv6 only.
     pub fn check_family(&self, ip: IpAddr, base: &Base, error: Errno) -> Result<()> {
         let foreign = ip.is_ipv4() && unspecified(base.domain).is_ipv6();
         if foreign && self.only_v6.load(Acquire) {
@@ -101,7 +101,7 @@ impl Place {
         }
     }
 
-    /// How its socket would hold a port at `ip`.
+    /// The properties of the socket as a holder of a port at `ip`.
     fn holder(&self, ip: IpAddr, base: &Base) -> Holder {
         Holder {
             ip,
@@ -135,8 +135,8 @@ impl Place {
         })
     }
 
-    /// Stores the claim on a port. The first of two claims stays; the other is dropped without the
-    /// lock.
+    /// Stores the claim on a port. If there is one already, that is kept; the new one is dropped
+    /// without the lock.
     fn take(&self, fresh: Bound) -> Result<()> {
         let mut bound = self.bound.lock();
         if bound.as_ref().is_some_and(|bound| bound.claim.is_some()) {
@@ -148,7 +148,7 @@ impl Place {
         Ok(())
     }
 
-    /// Gives it any port, if it has none.
+    /// Claims any port, if the socket has none.
     pub fn claim_any(
         &self,
         ip: IpAddr,
@@ -160,7 +160,7 @@ impl Place {
             return Ok(());
         }
         let (at, given) = match &*self.bound.lock() {
-            // The number of a port that was given back is of use to getsockname(2) alone.
+            // The number of a released port is only used by getsockname(2).
             Some(bound) if !bound.given[1] => (SocketAddr::new(bound.local.ip(), 0), bound.given),
             Some(bound) => (bound.local, bound.given),
             None => (SocketAddr::new(ip, 0), [false; 2]),
@@ -172,11 +172,11 @@ impl Place {
         }
     }
 
-    /// Makes the end of a connection to `peer`: from the port that bind(2) gave, or from one that
-    /// this chooses, at the address that is bound, or at `ip`.
+    /// Creates the end of a connection to `peer`: from the port that bind(2) was given, or from one
+    /// that this chooses, at the bound address, or at `ip`.
     ///
     /// # Errors
-    /// EADDRNOTAVAIL: there is such a connection, or one from each port. ENOMEM.
+    /// EADDRNOTAVAIL: such a connection exists, or one exists from each port. ENOMEM.
     pub fn begin_connection(
         &self,
         [ip, peer]: [IpAddr; 2],
@@ -220,8 +220,8 @@ impl Place {
         Ok(end)
     }
 
-    /// Gives a broadcast address up for this one, since no connection begins there. Stays there if
-    /// the connection fails, as on Linux.
+    /// Replaces a broadcast address by this one, since no connection begins there. As on Linux,
+    /// this is not undone if the connection fails.
     fn leave_broadcast(&self, ip: IpAddr) -> Result<()> {
         if let Some(bound) = &mut *self.bound.lock()
             && is_broadcast(bound.local.ip())
@@ -246,8 +246,8 @@ impl Place {
         bound.as_ref().is_some_and(|bound| bound.claim.is_some())
     }
 
-    /// Ends a connection, or an attempt: the address and port that bind(2) was given stay, and
-    /// nothing else; TCP `keeps` the number of its port too.
+    /// Ends a connection, or an attempt: only the address and port that bind(2) was given are kept;
+    /// if `keeps` (TCP), the number of the port is kept too.
     pub fn disconnect(&self, keeps: bool) {
         let mut place = self.bound.lock();
         let Some(bound) = &mut *place else { return };
@@ -270,7 +270,7 @@ impl Place {
         drop(gone);
     }
 
-    /// Gives "any" address up for this one, with which it is connected.
+    /// Replaces the "any" address by this one, with which the socket is connected.
     pub fn bind_any_to(&self, ip: IpAddr) {
         if let Some(bound) = &mut *self.bound.lock()
             && bound.local.ip().is_unspecified()
@@ -279,7 +279,7 @@ impl Place {
         }
     }
 
-    /// Its socket is connected, and no longer for every sender.
+    /// The socket is connected, and no longer receives from every sender.
     pub fn disable_hashing(&self) {
         let bound = self.bound.lock();
         if let Some(claim) = bound.as_ref().and_then(|bound| bound.claim.as_ref()) {
@@ -287,14 +287,14 @@ impl Place {
         }
     }
 
-    /// Its socket may prefer a CPU from now on.
+    /// The socket may have a preferred CPU from now on.
     pub fn cpu_preference_changed(&self, base: &Base) {
         if base.options.prefers_cpu() {
             self.disable_hashing();
         }
     }
 
-    /// Lets the port take connections.
+    /// Makes the port accept connections.
     pub fn listen(&self) -> Result<()> {
         let bound = self.bound.lock();
         let bound = bound.as_ref().ok_or(Errno::EINVAL)?;
@@ -302,7 +302,7 @@ impl Place {
         self.ports.listen(claim)
     }
 
-    /// The address and port, when it has them.
+    /// The address and port, if it has them.
     pub fn local(&self) -> Option<SocketAddr> {
         self.bound.lock().as_ref().map(|bound| bound.local)
     }

@@ -14,19 +14,19 @@ use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use deadlines::{Deadlines, Ticket};
 
-/// The most ends that wait without a socket; any more are forgotten at once
-/// (`net.ipv4.tcp_max_tw_buckets`, as Linux has it for 1 GiB).
+/// The maximum number of ends that wait without a socket; further ones are removed at once
+/// (`net.ipv4.tcp_max_tw_buckets`, Linux's value for 1 GiB).
 pub static MOST_WAITING: AtomicUsize = AtomicUsize::new(4096);
-/// Whether connect(2) may choose a port whose end is in TIME_WAIT (`net.ipv4.tcp_tw_reuse`): not
-/// with 0. All connections are over loopback, for which 2 allows it too.
+/// Whether connect(2) may choose a port whose end is in TIME_WAIT (`net.ipv4.tcp_tw_reuse`): not if
+/// this is 0. All connections are over loopback, for which 2 allows it too.
 pub static REUSE: AtomicUsize = AtomicUsize::new(2);
-/// For how many seconds an end waits in FIN_WAIT2, if TCP_LINGER2 says nothing else
+/// The seconds that an end waits in FIN_WAIT2, unless TCP_LINGER2 sets another time
 /// (`net.ipv4.tcp_fin_timeout`).
 pub static FIN_TIMEOUT: AtomicUsize = AtomicUsize::new(60);
-/// For how many seconds an end is in TIME_WAIT (Linux's `TCP_TIMEWAIT_LEN`).
+/// The seconds that an end is in TIME_WAIT (Linux's `TCP_TIMEWAIT_LEN`).
 const TIME_WAIT: u64 = 60;
 
-/// The addresses and ports of an end of a connection, and of the other.
+/// The address and port of each end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tuple {
     /// This end's.
@@ -36,7 +36,7 @@ pub struct Tuple {
 }
 
 impl Tuple {
-    /// As the other end has it.
+    /// The four-tuple as the other end sees it.
     pub fn reversed(self) -> Self {
         Tuple {
             local: self.peer,
@@ -48,15 +48,15 @@ impl Tuple {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Established,
-    /// This end has ended, the other has not.
+    /// This end is closed, the other is not.
     FinWait,
-    /// This end has ended first, and the other too since the given time, in ns.
+    /// This end was closed first, and the other end at the given time, in ns.
     TimeWait(u64),
-    /// The other end has ended first, or is gone: nothing is waited for.
+    /// The other end was closed first, or is gone: there is nothing to wait for.
     LastAck,
 }
 
-/// An end of a connection, which exists until the socket and its waiting time are gone.
+/// An end of a connection, which exists until its socket is closed and its waiting time is over.
 struct Entry {
     number: u64,
     state: State,
@@ -64,11 +64,11 @@ struct Entry {
     domain: u32,
     /// Its number in the list of ends without a socket.
     listed: Option<u64>,
-    /// `None` as long as it has a socket.
+    /// `None` while it has a socket.
     waiting: Option<Waiting>,
 }
 
-/// An end without a socket: until when it waits, and the port that it keeps.
+/// An end without a socket: the time until which it waits, and the port that it keeps.
 struct Waiting {
     ticket: Ticket,
     /// In ns of CLOCK_MONOTONIC.
@@ -76,15 +76,15 @@ struct Waiting {
     _port: Kept,
 }
 
-/// An end that has no socket any more, or none that still shows it.
+/// An end that has no socket any more, or whose socket no longer shows it.
 pub struct Left {
     /// Its four-tuple.
     pub tuple: Tuple,
     /// The family of its socket.
     pub domain: u32,
-    /// As /proc/net/tcp and TCP_INFO number states: FIN_WAIT2 or TIME_WAIT.
+    /// The state as numbered in /proc/net/tcp and TCP_INFO: FIN_WAIT2 or TIME_WAIT.
     pub state: u8,
-    /// How long it waits still, in ns.
+    /// The remaining waiting time, in ns.
     pub time: u64,
 }
 
@@ -131,7 +131,8 @@ impl Entry {
 }
 
 impl Table {
-    /// Removes an end. The entry is dropped after the lock is released: that locks the ports.
+    /// Removes an end. The entry is dropped after the lock is released, since that takes the lock
+    /// of the ports.
     fn remove(&mut self, tuple: &Tuple) -> Option<Entry> {
         let gone = self.ends.remove(tuple)?;
         if let Some(waiting) = &gone.waiting {
@@ -144,7 +145,7 @@ impl Table {
         Some(gone)
     }
 
-    /// From now on an end is listed without a socket, if there is memory for that.
+    /// Lists an end without a socket, if there is memory for it.
     fn list(&mut self, tuple: Tuple) {
         if let Some(entry) = self.ends.get_mut(&tuple)
             && entry.listed.is_none()
@@ -163,7 +164,7 @@ fn deadline(since: u64, seconds: u64) -> u64 {
     clock::monotonic_deadline(since + seconds * clock::SECOND)
 }
 
-/// Forgets the ends that have waited for long enough.
+/// Removes the ends whose waiting time is over.
 pub fn expire() {
     super::tcp::expire();
     let now = time::now_ticks();
@@ -179,13 +180,13 @@ pub fn expire() {
     }
 }
 
-/// How many ends wait without a socket.
+/// The number of ends that wait without a socket.
 pub fn waiting() -> usize {
     expire();
     TABLE.lock().waiting
 }
 
-/// The next end that is listed without a socket, and the place behind it.
+/// The next end that is listed without a socket, and the position after it.
 pub fn left_from(place: u64) -> Option<(Left, u64)> {
     expire();
     let now = clock::monotonic_ns();
@@ -206,14 +207,14 @@ pub fn left_from(place: u64) -> Option<(Left, u64)> {
     Some((left, number + 1))
 }
 
-/// Whether a new connection can have the four-tuple.
+/// Whether a new connection can have this four-tuple.
 pub fn is_free(tuple: &Tuple, port: Port) -> bool {
     let table = TABLE.lock();
     let there = table.ends.get(tuple);
     there.is_none_or(|entry| entry.gives_way(port))
 }
 
-/// An end of a connection whose socket is there.
+/// An end of a connection that has a socket.
 pub struct End {
     tuple: Tuple,
     number: u64,
@@ -228,7 +229,7 @@ impl End {
     /// The end of a new connection.
     ///
     /// # Errors
-    /// EADDRNOTAVAIL: there is one. ENOMEM.
+    /// EADDRNOTAVAIL: the four-tuple is in use. ENOMEM.
     pub fn enter(tuple: Tuple, port: Port, domain: u32) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         expire();
@@ -253,7 +254,7 @@ impl End {
         Ok(End { tuple, number })
     }
 
-    /// Ends sending. False where the other end is gone, which answers with a reset.
+    /// Ends sending. False if the other end is gone, which answers with a reset.
     pub fn finish(&self) -> bool {
         expire();
         let now = clock::monotonic_ns();
@@ -275,7 +276,7 @@ impl End {
                 waits = true;
                 if let Some(waiting) = &mut entry.waiting {
                     table.due.remove(waiting.ticket);
-                    // The place that it had is free.
+                    // Its previous place is free.
                     let due = deadline(now, TIME_WAIT);
                     if let Ok(ticket) = table.due.add(due, other) {
                         waiting.ticket = ticket;
@@ -293,7 +294,7 @@ impl End {
         heard
     }
 
-    /// The connection is reset, by this end.
+    /// Resets the connection from this end.
     pub fn reset(&self) {
         let mut table = TABLE.lock();
         if table.own(self).is_none() {
@@ -313,8 +314,8 @@ impl End {
         drop((own, other));
     }
 
-    /// The socket goes after it has sent its end. It waits in FIN_WAIT2 for up to `seconds`, with
-    /// the port that `keep` gives, if it has to wait for anything.
+    /// Detaches the socket after it has finished sending. The end waits in FIN_WAIT2 for up to
+    /// `seconds`, with the port that `keep` returns, if it has to wait for anything.
     pub fn leave(&self, seconds: u64, keep: impl FnOnce() -> Option<Kept>) {
         let state = TABLE.lock().own(self).map(|own| own.state);
         let until = |since, seconds| since + seconds * clock::SECOND;
@@ -326,7 +327,7 @@ impl End {
         let Some(port) = keep() else { return };
         let mut guard = TABLE.lock();
         let table = &mut *guard;
-        // The other end may have ended meanwhile.
+        // The other end may have been closed meanwhile.
         let until = match table.own(self).map(|own| own.state) {
             Some(State::FinWait) => fin,
             Some(State::TimeWait(since)) => until(since, TIME_WAIT),

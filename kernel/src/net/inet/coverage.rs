@@ -13,14 +13,14 @@ use alloc::vec::Vec;
 const SEND: u32 = 10;
 const RECEIVE: u32 = 11;
 
-/// A socket's demands on coverage in bytes, header included; 0 is all, below 0 there is none.
+/// A socket's coverage settings in bytes, including the header; 0 for all, negative for none.
 pub struct Coverage {
     sent: AtomicI32,
     received: AtomicI32,
 }
 
 impl Coverage {
-    /// No demands.
+    /// No settings.
     pub const fn new() -> Self {
         Coverage {
             sent: AtomicI32::new(-1),
@@ -54,13 +54,14 @@ impl Coverage {
         }))
     }
 
-    /// The bytes that the checksum of a datagram with `len` bytes of data covers, if not all.
+    /// The number of bytes that the checksum of a datagram with `len` bytes of data covers, if not
+    /// all.
     pub fn of_sent(&self, len: usize) -> Option<u16> {
         let sent = u16::try_from(self.sent.load(Relaxed)).unwrap_or(0);
         (sent > 0 && usize::from(sent) < len + UDP_HEAD).then_some(sent)
     }
 
-    /// Whether the socket takes a datagram of which the checksum covers so much.
+    /// Whether the socket accepts a datagram with such a checksum coverage.
     pub fn takes(&self, covered: Option<u16>) -> bool {
         let least = self.received.load(Relaxed);
         match covered {

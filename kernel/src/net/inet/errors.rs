@@ -20,27 +20,27 @@ use super::Header;
 use super::icmp::Why;
 use super::options::{IP, IPV6};
 
-/// The options that ask for the queue, which are the kinds of its control messages too.
+/// The options that enable the queue, which are also the types of its control messages.
 pub const IP_RECVERR: u32 = 11;
 pub const IPV6_RECVERR: u32 = 25;
-/// The most errors that wait.
+/// The maximum length of the queue.
 const MOST: usize = 256;
-/// The most bytes of a datagram that an error quotes, as an ICMP message does.
+/// The maximum number of bytes of a datagram that an error quotes, as in an ICMP message.
 pub const QUOTED: usize = 520;
 
 /// SO_EE_ORIGIN_ICMP, SO_EE_ORIGIN_ICMP6 and SO_EE_ORIGIN_TIMESTAMPING.
 const BY_ICMP: u8 = 2;
 const BY_ICMP_V6: u8 = 3;
 const BY_STAMPING: u8 = 4;
-/// The overhead of an entry in Linux's queue, beside its bytes.
+/// The overhead of an entry in Linux's queue, in addition to its bytes.
 const OVERHEAD: usize = 768;
-/// Bytes of the head that Ethernet, and lo, would put before a packet.
+/// The size of the link-layer header of Ethernet and lo.
 const LINK_HEAD: usize = 14;
 
 /// An error report, as `struct sock_extended_err`.
 #[derive(Clone, Copy)]
 pub struct Report {
-    /// The family of the socket that gets it.
+    /// The family of the socket that receives it.
     domain: u32,
     /// The reporting address, if known.
     by: Option<IpAddr>,
@@ -50,12 +50,12 @@ pub struct Report {
     code: u8,
     info: u32,
     data: u32,
-    /// A program is told that has not asked for the queue.
+    /// Whether the error is also reported to a program that has not enabled the queue.
     ends: bool,
 }
 
 impl Report {
-    /// Nobody took the packet, says the machine `by`.
+    /// A report that the machine `by` refused the packet.
     pub fn refused(by: IpAddr, why: Why) -> Self {
         let (origin, [kind, code, at]) = match by {
             IpAddr::V4(_) => (BY_ICMP, why.type_and_code(true)),
@@ -78,7 +78,7 @@ impl Report {
         }
     }
 
-    /// The machine `by` has said so in a message of ICMP.
+    /// A report of the machine `by` by an ICMP message.
     pub fn told(by: IpAddr, [kind, code]: [u8; 2], info: u32) -> Self {
         let (domain, origin) = match by {
             IpAddr::V4(_) => (AF_INET, BY_ICMP),
@@ -98,7 +98,7 @@ impl Report {
         }
     }
 
-    /// A message with this key was sent by a socket of the family `domain`.
+    /// A report that a socket of the family `domain` sent the message with this key.
     fn sent(domain: u32, by: Option<IpAddr>, moment: Moment, key: u32) -> Self {
         Report {
             domain,
@@ -113,12 +113,12 @@ impl Report {
         }
     }
 
-    /// The error that the next call fails with.
+    /// The error of the next call.
     pub fn error(&self) -> Option<Errno> {
         (self.origin != BY_STAMPING).then_some(self.error)
     }
 
-    /// Whether a program is told that has not asked for the queue.
+    /// Whether the error is also reported to a program that has not enabled the queue.
     pub fn ends(&self) -> bool {
         self.ends
     }
@@ -143,8 +143,8 @@ impl Report {
     }
 }
 
-/// What a message of ICMP means to a program, and whether it is told without having asked
-/// (Linux's `icmp_err_convert`, `icmpv6_err_convert`).
+/// The meaning of an ICMP message for a program, and whether it is reported without having been
+/// requested (Linux's `icmp_err_convert`, `icmpv6_err_convert`).
 pub fn meaning(v4: bool, kind: u8, code: u8) -> (Errno, bool) {
     match (v4, kind, code) {
         (true, 3, 0 | 11) => (Errno::ENETUNREACH, false),
@@ -167,14 +167,14 @@ pub fn meaning(v4: bool, kind: u8, code: u8) -> (Errno, bool) {
     }
 }
 
-/// A waiting report, with the parts of its datagram that it quotes.
+/// A queued report, with the parts of its datagram that it quotes.
 struct Waiting {
     report: Report,
-    /// Where it was to go.
+    /// The destination of the datagram.
     to: Name,
     /// The fields of its header that are reported.
     header: Header,
-    /// When it was sent.
+    /// The time at which it was sent.
     at: Option<Time>,
     quoted: Vec<u8>,
 }
@@ -182,19 +182,19 @@ struct Waiting {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Waiting>,
-    /// Bytes that are quoted.
+    /// The number of quoted bytes.
     bytes: usize,
 }
 
-/// A message that was sent, for reports of when that was.
+/// A sent message, for reports of its timestamps.
 pub struct Sent<'a> {
-    /// The times that are wanted.
+    /// The requested timestamps.
     pub asked: Asked,
-    /// From where it went where.
+    /// The source and the destination.
     pub ends: [SocketAddr; 2],
     /// Its header.
     pub header: Header,
-    /// The packet; none of a connection.
+    /// The packet; `None` for a connection.
     pub packet: Option<&'a [u8]>,
 }
 
@@ -202,7 +202,7 @@ pub struct Sent<'a> {
 pub struct Errors(Mutex<Queue>);
 
 impl Errors {
-    /// Without errors.
+    /// An empty queue.
     pub const fn new() -> Self {
         Errors(Mutex::new(Queue {
             waiting: VecDeque::new(),
@@ -210,24 +210,24 @@ impl Errors {
         }))
     }
 
-    /// Whether none waits.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.0.lock().waiting.is_empty()
     }
 
-    /// Bytes of memory that they have, roughly.
+    /// The approximate memory of the queue in bytes.
     pub fn held(&self) -> usize {
         let queue = self.0.lock();
         queue.bytes + queue.waiting.len() * size_of::<Waiting>()
     }
 
-    /// The error that is first in the queue.
+    /// The first error in the queue.
     pub fn first(&self) -> Option<Errno> {
         self.0.lock().waiting.front()?.report.error()
     }
 
-    /// Queues an error report for a datagram to `to`, which began with `quoted`; drops it when
-    /// full.
+    /// Queues an error report for a datagram to `to`, which began with `quoted`; drops it if the
+    /// queue is full.
     pub fn push(&self, report: Report, to: SocketAddr, quoted: Vec<u8>) {
         let waiting = Waiting {
             report,
@@ -239,11 +239,11 @@ impl Errors {
         self.add(waiting, MOST * (OVERHEAD + QUOTED));
     }
 
-    /// Queues reports of when a message was sent, as far as its socket has room for them.
+    /// Queues reports of a message's timestamps, as far as its socket has room for them.
     pub fn push_sent(&self, base: &Base, sent: &Sent) {
         let connection = base.kind == STREAM;
         let packet = sent.packet.filter(|_| sent.asked.quotes());
-        // IPv6 reports the header whether it was asked to or not, as on Linux.
+        // As on Linux, IPv6 reports the header whether it was requested or not.
         let [from, to] = sent.ends;
         let reported = packet.is_some() && (from.is_ipv6() || sent.asked.reports_header());
         for moment in sent.asked.moments(connection) {
@@ -279,13 +279,13 @@ impl Errors {
         }
     }
 
-    /// Forgets all.
+    /// Removes all reports.
     pub fn clear(&self) {
         let gone = core::mem::take(&mut *self.0.lock());
         drop(gone);
     }
 
-    /// Receives the first error; EAGAIN when there is none.
+    /// Receives the first error; EAGAIN if there is none.
     pub fn receive(&self, to: &mut Sink) -> Result<Received> {
         let waiting = {
             let mut queue = self.0.lock();

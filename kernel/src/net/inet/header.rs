@@ -18,7 +18,7 @@ use linux_raw_sys::net::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Names of options that ask for a field, and of the control messages that carry it
+/// Names of options that request a field, and of the control messages that carry it
 /// (`include/uapi/linux/{in,in6,udp}.h`).
 const IP_TOS: u32 = 1;
 const IP_TTL: u32 = 2;
@@ -71,7 +71,7 @@ const _: () = assert!(abi::options::IPV6_CONTROL.is_handled_by(&[
     IPV6_TCLASS as u64,
 ]));
 
-/// Hops that a packet is allowed where nothing else is said.
+/// The default hop limit.
 const HOPS: i32 = 64;
 
 /// The fields.
@@ -80,32 +80,32 @@ pub struct Header {
     hops: Option<i32>,
     class: Option<i32>,
     to: Option<SocketAddr>,
-    /// The address that it shall come from.
+    /// The requested source address.
     pub from: Option<IpAddr>,
-    /// The bytes of a datagram, of which there are several (UDP_SEGMENT).
+    /// The size of a segment, if the data is several datagrams (UDP_SEGMENT).
     pub segment: Option<u16>,
     /// The sender's mark (SO_MARK).
     pub mark: Option<u32>,
-    /// The bytes that the checksum of UDP-Lite covers, if not all (UDPLITE_SEND_CSCOV).
+    /// The number of bytes that UDP-Lite's checksum covers, if not all (UDPLITE_SEND_CSCOV).
     pub covered: Option<u16>,
-    /// Whether it must not be sent in fragments (IPV6_DONTFRAG), where that is said.
+    /// Whether it must not be fragmented (IPV6_DONTFRAG), if that was set.
     pub whole: Option<bool>,
-    /// The datagram has no checksum (UDP_NO_CHECK6_TX).
+    /// Whether the datagram has no checksum (UDP_NO_CHECK6_TX).
     pub unsummed: bool,
-    /// The send timestamps that are asked for of this datagram (SO_TIMESTAMPING).
+    /// The send timestamps that were requested for this datagram (SO_TIMESTAMPING).
     pub stamps: Option<u32>,
-    /// Not a packet, but a report about one.
+    /// The report, if this is not a packet but a report about one.
     pub report: Option<Report>,
-    /// The index of the interface that it came through, if that is not `lo`.
+    /// The index of the interface by which it arrived, if that is not `lo`.
     interface: Option<u32>,
 }
 
-/// The protocol that carries a datagram, whose fields alone its header has.
+/// The protocol that carries a datagram, which determines the fields of its header.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Over {
     /// IPv4.
     V4,
-    /// IPv4 from a socket of IPv6, with mapped addresses.
+    /// IPv4 from an IPv6 socket, with mapped addresses.
     Mapped,
     /// IPv6.
     V6,
@@ -132,7 +132,7 @@ impl Over {
     }
 }
 
-/// Whether the options of a packet are only padding: IPOPT_NOOP, and all that follows IPOPT_END.
+/// Whether the options of a packet are only padding: IPOPT_NOOP, and everything after IPOPT_END.
 fn is_without_option(options: &[u8]) -> bool {
     const END: u8 = 0;
     const NO_OPERATION: u8 = 1;
@@ -149,11 +149,11 @@ fn number(data: &[u8], least: i32, most: i32) -> Result<i32> {
     }
 }
 
-/// Checks a header of options of IPv6, whose second byte says how many groups of 8 bytes follow the
-/// first: padding alone can be left out.
+/// Checks an IPv6 options header, whose second byte is the number of 8-byte groups after the first:
+/// it can be ignored if it contains only padding.
 ///
 /// # Errors
-/// EINVAL; EPERM: such headers are for administrators.
+/// EINVAL; EPERM: such headers require privileges.
 fn check_padding(data: &[u8]) -> Result<()> {
     let [_, groups, ..] = *data else {
         return Err(Errno::EINVAL);
@@ -176,7 +176,7 @@ fn packet_info(data: &[u8]) -> Result<(Ipv6Addr, u32)> {
     Ok((ip.into(), u32::from_ne_bytes(index)))
 }
 
-/// ENODEV for an interface that there is not; 0 means any.
+/// ENODEV for an interface that does not exist; 0 means any.
 fn check_interface(index: u32) -> Result<()> {
     match index {
         0 | INDEX => Ok(()),
@@ -196,7 +196,7 @@ impl Header {
         }
     }
 
-    /// The same of one that came through an interface with a card.
+    /// Sets the interface by which the packet arrived.
     pub fn came_through(self, interface: u32) -> Self {
         Header {
             interface: Some(interface),
@@ -216,22 +216,22 @@ impl Header {
         }
     }
 
-    /// Where it goes.
+    /// The destination.
     pub fn to(&self) -> Option<SocketAddr> {
         self.to
     }
 
-    /// The limit of hops.
+    /// The hop limit.
     pub fn hop_limit(&self) -> u8 {
         self.hops.unwrap_or(HOPS) as u8
     }
 
-    /// Its class of traffic.
+    /// The traffic class.
     pub fn class(&self) -> u8 {
         self.class.unwrap_or(0) as u8
     }
 
-    /// The header as that of one datagram alone.
+    /// The header for a single datagram.
     pub fn alone(self) -> Self {
         Header {
             segment: None,
@@ -239,8 +239,8 @@ impl Header {
         }
     }
 
-    /// Sets a field from a control message; -1 leaves it to the options. EINVAL for unknown fields
-    /// and values.
+    /// Sets a field from a control message; -1 means the default of the options. EINVAL for unknown
+    /// fields and values.
     pub fn set(&mut self, level: u32, kind: u32, data: &[u8], over: Over) -> Result<()> {
         match (level, kind) {
             (IPV6, IPV6_PKTINFO) if over == Over::Mapped => {
@@ -251,7 +251,7 @@ impl Header {
             }
             (IP, _) if over == Over::V6 => {}
             (IPV6, _) if over != Over::V6 => {}
-            // Selects a route for packets with a header of their own (IP_HDRINCL); there is but
+            // Selects a route for packets with a header of their own (IP_HDRINCL); there is only
             // one.
             (IP, IP_PROTOCOL) => _ = number(data, 1, 255)?,
             (IP, IP_RETOPTS) if is_without_option(data) => {}
@@ -280,7 +280,7 @@ impl Header {
                 IPV6_HOPOPTS | IPV6_2292HOPOPTS | IPV6_DSTOPTS | IPV6_2292DSTOPTS
                 | IPV6_RTHDRDSTOPTS,
             ) => check_padding(data)?,
-            // Nobody sees the label.
+            // The flow label is not visible to anyone.
             (IPV6, IPV6_FLOWINFO) if data.len() >= size_of::<u32>() => {}
             (UDP, UDP_SEGMENT) => {
                 let bytes = u16::read_from_bytes(data).map_err(|_| Errno::EINVAL)?;
@@ -317,7 +317,7 @@ impl Header {
         }
     }
 
-    /// Fields that were not set come from the sender's options.
+    /// Sets the remaining fields from the sender's options.
     pub fn complete(&mut self, options: &Options, to: SocketAddr) {
         let [hops, class] = if to.is_ipv4() {
             [(IP, IP_TTL), (IP, IP_TOS)]
@@ -333,22 +333,22 @@ impl Header {
         self.segment = Some(self.segment.unwrap_or_else(segment)).filter(|&bytes| bytes > 0);
     }
 
-    /// Says where it goes.
+    /// Sets the destination.
     pub fn set_to(&mut self, to: SocketAddr) {
         self.to = Some(to);
     }
 
-    /// Says from where it goes where.
+    /// Sets the source and the destination.
     pub fn set_ends(&mut self, from: IpAddr, to: SocketAddr) {
         (self.from, self.to) = (Some(from), Some(to));
     }
 
-    /// Whether a socket takes several datagrams at once.
+    /// Whether a socket accepts several datagrams at once.
     pub fn takes_many(options: &Options) -> bool {
         options.is_on(UDP, UDP_GRO)
     }
 
-    /// Reports the fields that the program's options ask for.
+    /// Reports the fields that the program's options request.
     pub fn put(&self, options: &Options, control: &mut Control) -> Result<()> {
         match self.to {
             Some(SocketAddr::V4(_)) => self.put_v4(options, control)?,
@@ -371,7 +371,7 @@ impl Header {
             return Ok(());
         };
         if options.is_on(IPV6, IPV6_RECVPKTINFO) {
-            // A socket of IPv6 knows the address as a mapped one.
+            // An IPv6 socket sees the address as a mapped one.
             let mut info = [0; 20];
             info[..16].copy_from_slice(&to.ip().to_ipv6_mapped().octets());
             info[16..].copy_from_slice(&self.index());
@@ -420,7 +420,7 @@ impl Header {
             let class = self.class.unwrap_or(0);
             control.put(IPV6, IPV6_TCLASS, class.as_bytes())?;
         }
-        // The same fields under their older names (RFC 2292).
+        // The same fields by their older names (RFC 2292).
         if options.is_on(IPV6, IPV6_2292PKTINFO) {
             control.put(IPV6, IPV6_2292PKTINFO, &info)?;
         }
@@ -435,7 +435,7 @@ impl Header {
     }
 }
 
-/// A field that -1 leaves to the options.
+/// A field for which -1 means the default of the options.
 fn field(value: i32) -> Option<i32> {
     (value >= 0).then_some(value)
 }

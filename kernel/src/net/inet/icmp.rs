@@ -7,28 +7,29 @@ use crate::net::ether;
 use crate::net::mib::{self, Event};
 use core::net::{IpAddr, SocketAddr};
 
-/// Bytes of a message's head: type, code, checksum, and four more.
+/// The size of a message's header: type, code, checksum, and four more bytes.
 pub const HEAD: usize = 8;
-/// Kinds of messages that ask for an echo, and those that are one.
+/// The types of echo requests and replies.
 pub const ECHO: u8 = 8;
 const ECHOED: u8 = 0;
 pub const ECHO_V6: u8 = 128;
 const ECHOED_V6: u8 = 129;
-/// The most bytes of an error message, which quotes a packet.
+/// The maximum size of an error message, which quotes a packet.
 const MOST: usize = 576;
 const MOST_V6: usize = 1280;
 
-/// Why a packet was taken by nobody.
+/// The reason why a packet has no receiver.
 #[derive(Clone, Copy)]
 pub enum Why {
-    /// There is no such protocol.
+    /// The protocol is unknown.
     Protocol,
-    /// Nobody has the port.
+    /// The port has no socket.
     Port,
 }
 
 impl Why {
-    /// Type and code of the message, and its last word: where in the packet the fault is.
+    /// The type and code of the message, and its last word: the position of the fault in the
+    /// packet.
     pub fn type_and_code(self, v4: bool) -> [u8; 3] {
         match (self, v4) {
             (Why::Protocol, true) => [3, 2, 0],
@@ -39,12 +40,12 @@ impl Why {
     }
 }
 
-/// The kind of message of a packet that carries one.
+/// The type of the message in a packet that carries one.
 pub fn kind(packet: &Packet) -> Option<u8> {
     packet.body().first().copied()
 }
 
-/// The machine receives a message.
+/// Handles a message that the machine received.
 pub fn receive(packet: &Packet) {
     let body = packet.body();
     let v4 = packet.route.to.is_ipv4();
@@ -69,10 +70,10 @@ pub fn receive(packet: &Packet) {
     }
 }
 
-/// Sends an echo back.
+/// Sends an echo reply.
 fn reply(packet: &Packet, kind: u8) {
     let Route { from, to, protocol } = packet.route;
-    // Groups are answered in IPv6 alone, from an address of this machine's.
+    // Only IPv6 answers requests to groups, from an address of this machine.
     let own = match to.is_multicast() {
         true if to.is_ipv6() => source(from).ok(),
         several => (!several).then_some(to),
@@ -90,7 +91,7 @@ fn reply(packet: &Packet, kind: u8) {
     send(route, packet.header.class(), &mut head, &body[HEAD..]);
 }
 
-/// Reports to the sender of a packet that nobody took it, and why.
+/// Reports to the sender of a packet why it has no receiver.
 pub fn refuse(packet: &Packet, why: Why) {
     if is_broadcast(packet.route.to) {
         return;
@@ -114,8 +115,8 @@ pub fn refuse(packet: &Packet, why: Why) {
         to: from,
         protocol: if v4 { ICMP } else { ICMP_V6 },
     };
-    // The precedence of a message about the network (`IPTOS_PREC_INTERNETCONTROL`), and the
-    // packet's own service.
+    // The precedence of internetwork control messages (`IPTOS_PREC_INTERNETCONTROL`), with the
+    // packet's type of service.
     let class = if v4 {
         0xc0 | packet.header.class() & 0x1e
     } else {
@@ -124,7 +125,7 @@ pub fn refuse(packet: &Packet, why: Why) {
     send(route, class, &mut [kind, code, 0, 0, 0, 0, 0, at], quoted);
 }
 
-/// Sends a message; it is lost without memory for it, or a way there.
+/// Sends a message; it is dropped if there is no memory or no route.
 fn send(route: Route, class: u8, head: &mut [u8; HEAD], rest: &[u8]) {
     seal(&route, head, rest);
     let header = Header::new(64, class, SocketAddr::new(route.to, 0));
@@ -133,7 +134,7 @@ fn send(route: Route, class: u8, head: &mut [u8; HEAD], rest: &[u8]) {
     }
 }
 
-/// Puts the checksum into a message's head.
+/// Sets the checksum in a message's header.
 pub fn seal(route: &Route, head: &mut [u8; HEAD], rest: &[u8]) {
     head[2..4].fill(0);
     let start = match route.to {

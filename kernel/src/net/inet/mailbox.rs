@@ -24,13 +24,13 @@ pub struct Mailbox {
     /// The messages.
     pub inbox: Arc<Channel>,
     errors: Errors,
-    /// The socket receives, or sends, no more.
+    /// Whether the socket no longer receives, or no longer sends.
     deaf: AtomicBool,
     mute: AtomicBool,
 }
 
 impl Mailbox {
-    /// An empty one.
+    /// An empty mailbox.
     pub fn new(base: &Base, kind: Kind) -> Result<Self> {
         let room = WaitSource::new()?;
         let limit = base.options.receive_buffer();
@@ -42,7 +42,7 @@ impl Mailbox {
         })
     }
 
-    /// Takes a message, or loses it where there is no room; says whether it was taken.
+    /// Queues a message, or drops it if there is no room; returns whether it was queued.
     pub fn take(&self, data: &mut Source, ancillary: Ancillary, from: SocketAddr) -> Result<bool> {
         let is_counted = self.inbox.kind() == Kind::Datagrams;
         if is_counted && !udp_memory::is_free(self.inbox.used() + data.left()) {
@@ -64,7 +64,7 @@ impl Mailbox {
         }
     }
 
-    /// Takes an error, with the beginning of the message that it is about, for the queue of errors.
+    /// Queues an error, with the beginning of the message that it is about.
     pub fn report(&self, report: Report, to: SocketAddr, quoted: Vec<u8>) {
         self.errors.push(report, to, quoted);
         if let Some(error) = report.error() {
@@ -72,7 +72,7 @@ impl Mailbox {
         }
     }
 
-    /// Reports when a datagram was sent.
+    /// Reports the timestamps of a sent datagram.
     #[cold]
     pub fn report_sent(&self, base: &Base, sent: &Sent) {
         self.errors.push_sent(base, sent);
@@ -84,7 +84,7 @@ impl Mailbox {
         self.inbox.held() + self.errors.held()
     }
 
-    /// An option of the socket was set: without IP_RECVERR there is no queue of errors.
+    /// An option of the socket was set: without IP_RECVERR there is no error queue.
     pub fn option_set(&self, options: &Options, level: u32, name: u32) {
         if matches!((level, name), (IP, IP_RECVERR) | (IPV6, IPV6_RECVERR))
             && !options.is_on(level, name)
@@ -93,7 +93,7 @@ impl Mailbox {
         }
     }
 
-    /// The error that a send or receive has to report first; EPIPE after SHUT_WR.
+    /// The error that a send or receive must report first; EPIPE after SHUT_WR.
     pub fn check_send(&self) -> Result<()> {
         if let Some(error) = self.inbox.take_error() {
             return Err(error);
@@ -104,8 +104,7 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Receives a message or, with MSG_ERRQUEUE, an error.
-    /// A peek goes past `skip` bytes.
+    /// Receives a message or, with MSG_ERRQUEUE, an error. A peek skips `skip` bytes.
     pub fn receive(&self, to: &mut Sink, flags: u32, skip: usize, wait: &Wait) -> Result<Received> {
         if flags & MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP);
@@ -124,7 +123,7 @@ impl Mailbox {
         stream::receive(&self.inbox, to, flags, mode, deaf, wait)
     }
 
-    /// Receives an error, after which the next is due.
+    /// Receives an error; the next one is then due.
     fn receive_error(&self, to: &mut Sink) -> Result<Received> {
         let received = self.errors.receive(to);
         if let Ok(received) = &received {

@@ -5,14 +5,14 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The limits in pages.
 pub struct MemoryLimits {
-    /// The middle one is usually this part of the memory at boot.
+    /// The default of the middle limit, as a fraction of the memory at boot.
     part: usize,
-    /// Those that were set, plus one; 0 is the usual one.
+    /// The limits that were set, plus one; 0 for the default.
     set: [AtomicUsize; 3],
 }
 
 impl MemoryLimits {
-    /// The usual ones around a part of memory.
+    /// Default limits around a fraction of memory.
     pub const fn new(part: usize) -> Self {
         MemoryLimits {
             part,
@@ -20,7 +20,7 @@ impl MemoryLimits {
         }
     }
 
-    /// The three, as Linux takes them of the memory at boot.
+    /// The three limits; the defaults are Linux's for the memory at boot.
     pub fn get(&self) -> [usize; 3] {
         let middle = (frame::total() / self.part).max(128);
         let usual = [middle / 4 * 3, middle, middle / 4 * 3 * 2];

@@ -41,7 +41,7 @@ use linux_raw_sys::net::{
     SO_BROADCAST,
 };
 
-/// A new socket.
+/// Creates a socket.
 pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
     const TCP: u32 = IPPROTO_TCP as u32;
     const UDP: u32 = IPPROTO_UDP as u32;
@@ -66,10 +66,10 @@ pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
     }
 }
 
-/// Bytes of UDP's header.
+/// The size of UDP's header.
 pub const UDP_HEAD: usize = 8;
 
-/// Whether sockets of a family are those of IP.
+/// Whether a family is one of IP.
 pub fn is_family(domain: u32) -> bool {
     matches!(domain, AF_INET | AF_INET6)
 }
@@ -94,12 +94,12 @@ pub fn is_broadcast(ip: IpAddr) -> bool {
     }
 }
 
-/// Whether what is sent to an address leaves the machine.
+/// Whether packets to an address leave the machine.
 fn leaves(ip: IpAddr) -> bool {
     !is_local(ip)
 }
 
-/// EINVAL for packets that would leave the machine from an address that is known only here.
+/// EINVAL for packets that would leave the machine with a source address that is only valid here.
 fn check_leaving(from: IpAddr, to: IpAddr) -> Result<()> {
     match from.is_loopback() && leaves(to) {
         true => Err(Errno::EINVAL),
@@ -115,12 +115,13 @@ fn check_device(base: &Base, to: IpAddr) -> Result<()> {
     }
 }
 
-/// Whether a socket hears what comes from an address: one that is bound to `lo` hears this machine.
+/// Whether a socket receives packets from an address: one that is bound to `lo` only receives from
+/// this machine.
 fn hears(base: &Base, from: IpAddr) -> bool {
     !base.options.stays_inside() || !leaves(from)
 }
 
-/// The address that stands for this machine where a program said "any".
+/// The address of this machine that is used if a program gave "any".
 fn reached(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -129,8 +130,8 @@ fn reached(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// The address that packets come from whose sender is bound to `own`, where `chosen` fits their
-/// destination.
+/// The source address of packets whose sender is bound to `own`; `chosen` is the one that fits
+/// their destination.
 fn sender(own: IpAddr, chosen: IpAddr) -> IpAddr {
     let foreign = own.is_ipv4() != chosen.is_ipv4();
     if own.is_unspecified() || is_broadcast(own) || foreign {
@@ -148,7 +149,7 @@ fn check_broadcast(base: &Base, to: IpAddr) -> Result<()> {
     Ok(())
 }
 
-/// The address that a packet to `to` comes from. ENETUNREACH where no interface leads, and the
+/// The source address of a packet to `to`. ENETUNREACH if there is no interface for it, and the
 /// other errors of [`routing::find`].
 fn source(to: IpAddr) -> Result<IpAddr> {
     match to {

@@ -17,52 +17,52 @@ use linux_raw_sys::net::{
     SOL_IPV6, SOL_TCP, TCP_CONGESTION, TCP_INFO, TCP_ULP,
 };
 
-/// Levels of options; first that of IPv4.
+/// The level of IPv4's options.
 pub const IP: u32 = IPPROTO_IP as u32;
 /// The level of IPv6's options.
 pub const IPV6: u32 = IPPROTO_IPV6 as u32;
 const TCP: u32 = IPPROTO_TCP as u32;
 /// The level of UDP's options.
 pub const UDP: u32 = IPPROTO_UDP as u32;
-/// The level of UDP-Lite's, which has the same ones.
+/// The level of UDP-Lite's options, which are the same.
 pub const UDP_LITE: u32 = IPPROTO_UDPLITE as u32;
-/// The state of a connection, as TCP_INFO has it; a UDP socket that is connected has it too.
+/// The TCP_INFO state of a connection, also of a connected UDP socket.
 const ESTABLISHED: u8 = 1;
 
-/// The values that an option can be set to, and the value that it then has.
+/// The values to which an option can be set, and the resulting value.
 #[derive(Clone, Copy)]
 enum Rule {
     /// On or off.
     Switch,
-    /// On or off, and nothing but 1 and 0.
+    /// On or off, by 1 or 0 only.
     Bit,
-    /// The same, without any effect.
+    /// The same, without an effect.
     Ignored,
-    /// A number of this range.
+    /// A number in this range.
     Within(i32, i32),
-    /// A number of this range, or -1 for the default.
+    /// A number in this range, or -1 for the default.
     Renewed(i32, i32),
     /// Any number.
     Any,
-    /// A class of traffic, whose last two bits are TCP's own.
+    /// A traffic class, whose last two bits belong to TCP.
     Class,
     /// A segment's size; 0 for the default.
     Segment,
-    /// Seconds of a closed connection; 0 for the system's, and none below.
+    /// Seconds of a closed connection; 0 for the system's default, and negative for none.
     Linger,
-    /// Seconds that become a number of attempts.
+    /// Seconds, which are converted to a number of attempts.
     Attempts,
-    /// Bytes of a window; 0 is none.
+    /// The size of a window; 0 for none.
     Window,
-    /// As many as a queue may have.
+    /// The length of a queue.
     Queue,
-    /// Bytes of a packet: at least the size that every path takes, or 0 for this path's.
+    /// The size of a packet: at least the minimum MTU, or 0 for the path's.
     Packet,
-    /// For datagram sockets: a number of this range, or -1 for the default.
+    /// For datagram sockets: a number in this range, or -1 for the default.
     Multicast,
-    /// A least and a greatest port, either of which may be 0.
+    /// The lowest and the highest port, either of which may be 0.
     Range,
-    /// On or off, on with the right to administer the network.
+    /// On or off; turning it on requires CAP_NET_ADMIN.
     Privileged,
     /// Read-only.
     ReadOnly,
@@ -181,7 +181,7 @@ const _: () = assert!(is_documented(TCP, &abi::options::TCP));
 const _: () = assert!(is_documented(UDP, &abi::options::UDP));
 
 impl Rule {
-    /// The value that an option has after it was set to `given`; `default` is its first.
+    /// The value of an option after it was set to `given`; `default` is its initial value.
     fn apply(self, level: u32, given: i32, default: i32, stream: bool) -> Result<i32> {
         let within = |range: core::ops::RangeInclusive<i32>| {
             let known = range.contains(&given);
@@ -225,8 +225,7 @@ impl Rule {
     }
 }
 
-/// The least and most of a segment's size, of a window, of seconds and of a queue that can be asked
-/// for.
+/// The bounds of a segment's size, of a window, of seconds and of a queue.
 const MIN_SEGMENT: i32 = 88;
 const MAX_SEGMENT: i32 = 32767;
 const MIN_WINDOW: u32 = 1152;
@@ -234,15 +233,15 @@ const MAX_LINGER: i32 = 120;
 const MAX_QUEUE: i32 = 4096;
 /// IPV6_MIN_MTU
 const MIN_PACKET: i32 = 1280;
-/// A connection's segment, and its path's longest packet over IPv4 and IPv6.
+/// The segment size of a connection, and the MTU of its path over IPv4 and IPv6.
 const LOOPBACK_SEGMENT: i32 = 65483;
-/// The size of a segment before there is a connection, and the bytes of its timestamps option.
+/// The segment size before there is a connection, and the size of the timestamps option.
 const FIRST_SEGMENT: i32 = 536;
 const TIMES: i32 = 12;
 const MTU_V4: u32 = 65535;
 const MTU_V6: u32 = 65536;
 const IP_TOS: u32 = 1;
-/// Options that change how a socket is bound.
+/// Options that affect how a socket is bound.
 const IP_FREEBIND: u32 = 15;
 const IP_TRANSPARENT: u32 = 19;
 const IP_BIND_ADDRESS_NO_PORT: u32 = 24;
@@ -257,8 +256,8 @@ pub const IPV6_MTU: u32 = 24;
 pub const MAXSEG: u32 = 2;
 pub const LINGER2: u32 = 8;
 
-/// The seconds that pass with as many attempts as `seconds` have, each waited for twice as long as
-/// that before, up to two minutes.
+/// The number of attempts within `seconds`, each of which waits twice as long as the previous one,
+/// up to two minutes.
 fn attempts(seconds: i32) -> i32 {
     let (mut wait, mut passed) = (1, 1);
     if seconds <= 0 {
@@ -274,8 +273,8 @@ fn attempts(seconds: i32) -> i32 {
     passed
 }
 
-/// The most bytes of a segment of a connection whose ends have these options: without the headers
-/// of IP and TCP, and TCP's times.
+/// The segment size of a connection whose ends have these options: without the headers of IP and
+/// TCP, and TCP's timestamps.
 pub fn segment(ends: [&Options; 2], v6: bool) -> i32 {
     let [whole, heads] = if v6 {
         [MTU_V6 as i32, 60]
@@ -293,21 +292,21 @@ fn priority(service: u8) -> u32 {
     [0, 2, 6, 4][usize::from(service >> 3 & 3)]
 }
 
-/// The names of congestion control algorithms; the first is the default. On this machine nothing is
-/// lost, so that all act alike.
+/// The names of congestion control algorithms; the first is the default. Nothing is lost on this
+/// machine, so that all behave alike.
 const CONGESTION: [&str; 2] = ["cubic", "reno"];
-/// Bytes of such a name, with the zero behind it (TCP_CA_NAME_MAX).
+/// The size of such a name, with its final zero (TCP_CA_NAME_MAX).
 const CONGESTION_NAME: usize = 16;
 
 /// The options of a socket.
 pub struct Options {
     kept: [AtomicI32; KEPT.len()],
-    /// The place of its name in `CONGESTION`.
+    /// The index of its name in `CONGESTION`.
     congestion: AtomicUsize,
 }
 
 impl Options {
-    /// The algorithm of congestion control.
+    /// The congestion control algorithm.
     pub fn algorithm(&self) -> tcp::congestion::Algorithm {
         match self.congestion.load(Acquire) {
             0 => tcp::congestion::Algorithm::Cubic,
@@ -315,7 +314,7 @@ impl Options {
         }
     }
 
-    /// As a new socket has them.
+    /// The options of a new socket.
     pub fn new(domain: u32) -> Self {
         let of_v6 = |level, name| domain == AF_INET6 && (level, name) == (IP, IP_MULTICAST_ALL);
         Options {
@@ -335,7 +334,7 @@ impl Options {
         self.congestion.store(congestion, Release);
     }
 
-    /// The value of an option that is kept.
+    /// The value of a stored option.
     pub fn value(&self, level: u32, name: u32) -> i32 {
         Self::place(level, name).map_or(0, |at| self.kept[at].load(Acquire))
     }
@@ -345,7 +344,7 @@ impl Options {
         self.value(level, name) > 0
     }
 
-    /// How they want the socket bound.
+    /// How the options want the socket bound.
     pub fn binding(&self) -> Binding {
         let range = self.value(IP, IP_LOCAL_PORT_RANGE) as u32;
         let free = [
@@ -361,7 +360,7 @@ impl Options {
         }
     }
 
-    /// Whether it may send from addresses that are not this machine's.
+    /// Whether the socket may send from addresses that are not this machine's.
     pub fn is_transparent(&self) -> bool {
         self.is_on(IP, IP_TRANSPARENT) || self.is_on(IPV6, IPV6_TRANSPARENT)
     }
@@ -370,7 +369,7 @@ impl Options {
         KEPT.iter().position(|&(a, b, ..)| (a, b) == (level, name))
     }
 
-    /// The place of an option that a socket has.
+    /// The index of an option, if the socket has it.
     fn find(base: &Base, level: u32, name: u32) -> Option<usize> {
         let known = match level {
             IPV6 => base.domain == AF_INET6,
@@ -381,7 +380,7 @@ impl Options {
         Self::place(level, name).filter(|_| known)
     }
 
-    /// Sets one.
+    /// Sets an option.
     pub fn set(
         &self,
         base: &Base,
@@ -391,7 +390,7 @@ impl Options {
         value: &[u8],
     ) -> Result<()> {
         if (level, name) == (SOL_IPV6, IPV6_V6ONLY) && base.domain == AF_INET6 {
-            // A raw socket has its protocol where others are bound to a port.
+            // The protocol of a raw socket is in the place of a port.
             if place.local().is_some() || base.kind == RAW {
                 return Err(Errno::EINVAL);
             }
@@ -432,7 +431,7 @@ impl Options {
         Ok(())
     }
 
-    /// Reads one; `state` is that of the connection, for TCP_INFO.
+    /// Reads an option; `state` is that of the connection, for TCP_INFO.
     pub fn get(
         &self,
         base: &Base,
@@ -484,8 +483,8 @@ impl Options {
     }
 }
 
-/// `struct tcp_info` of a connection that never lost anything: its state and windows' scales, what
-/// it waits for in microseconds, and its segments and windows.
+/// The `struct tcp_info` of a connection that never lost anything: its state and window scales, its
+/// timeouts in microseconds, and its segment sizes and windows.
 fn info(state: u8) -> [u8; 248] {
     let mut info = [0; 248];
     info[0] = state;

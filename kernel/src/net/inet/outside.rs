@@ -8,18 +8,18 @@ use crate::net::mib::{self, Event};
 use core::net::{IpAddr, SocketAddr};
 use ip::protocol::TCP;
 
-/// A packet for this machine came through an interface; `broadcast`: it is for others too. May
-/// sleep.
+/// Handles a packet for this machine that arrived through an interface; with `broadcast`, it is for
+/// others too. May sleep.
 pub fn receive(interface: u32, packet: &ip::input::Packet, broadcast: bool) {
     let v6 = packet.source.is_ipv6();
     if packet.protocol == TCP {
-        // Nobody connects from several machines, or to them.
+        // TCP has no multicast or broadcast connections.
         if !broadcast {
             super::tcp::receive(packet);
         }
         return;
     }
-    // Without memory it is lost.
+    // Without memory the packet is dropped.
     let Ok(came) = Packet::came(interface, packet) else {
         return;
     };
@@ -38,7 +38,7 @@ pub fn receive(interface: u32, packet: &ip::input::Packet, broadcast: bool) {
     }
 }
 
-/// Notes what a path takes, if a report of a packet that this machine sent says so.
+/// Records the path MTU, if a report about a packet that this machine sent contains one.
 pub fn note_path(told: &ip::icmp::Report) {
     if let Some(takes) = told.too_big() {
         let sent = told.inner.length as u32;
@@ -46,7 +46,7 @@ pub fn note_path(told: &ip::icmp::Report) {
     }
 }
 
-/// A machine reports about a packet of this one's.
+/// Handles a report of another machine about a packet of this one.
 pub fn report(told: &ip::icmp::Report, by: IpAddr) {
     let inner = &told.inner;
     let ports = told.quoted.get(inner.at..inner.at + 4);
@@ -62,7 +62,7 @@ pub fn report(told: &ip::icmp::Report, by: IpAddr) {
     match inner.protocol {
         UDP => {
             let quoted = &told.quoted[inner.at + super::UDP_HEAD..];
-            // Whoever sent nothing there is not to be told what its path takes.
+            // If this machine sent nothing there, the report must not change the path MTU.
             if udp::report(&report, from, to, quoted) {
                 note_path(told);
             }

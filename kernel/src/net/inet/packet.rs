@@ -10,19 +10,19 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
-/// Protocols whose packets somebody other than raw sockets receives.
+/// Protocols whose packets are not only received by raw sockets.
 pub const ICMP: u8 = 1;
 pub const UDP: u8 = 17;
 pub const ICMP_V6: u8 = 58;
-/// Bytes of IPv4's header without options, and of IPv6's.
+/// The sizes of IPv4's header without options, and of IPv6's.
 pub const HEAD_V4: usize = 20;
 pub const HEAD_V6: usize = 40;
-/// The most bytes of a packet over IPv4, and of a payload over IPv6.
+/// The maximum size of an IPv4 packet, and of an IPv6 payload.
 pub const MOST: usize = 65535;
-/// IPv4's flag that says not to fragment (DF).
+/// IPv4's "don't fragment" flag (DF).
 const WHOLE: u16 = 0x4000;
 
-/// Numbers for packets that could be fragmented.
+/// Identification numbers of packets that could be fragmented.
 static NUMBER: AtomicU16 = AtomicU16::new(0);
 
 /// The addresses of a packet, and its protocol.
@@ -30,20 +30,20 @@ static NUMBER: AtomicU16 = AtomicU16::new(0);
 pub struct Route {
     /// The sender's address.
     pub from: IpAddr,
-    /// The receiver's.
+    /// The receiver's address.
     pub to: IpAddr,
-    /// The protocol that it carries.
+    /// The protocol of its payload.
     pub protocol: u8,
 }
 
 /// A packet.
 pub struct Packet {
-    /// From where it goes where.
+    /// The source and the destination.
     pub route: Route,
-    /// The rest of its header, as it is reported beside the bytes.
+    /// The rest of its header, as it is reported in control messages.
     pub header: Header,
     bytes: Vec<u8>,
-    /// Where its header ends.
+    /// The end of its header.
     start: usize,
 }
 
@@ -54,7 +54,7 @@ fn reserved(len: usize) -> Result<Vec<u8>> {
 }
 
 impl Packet {
-    /// Makes a packet of a payload, in pieces. `whole`: it is never to be fragmented.
+    /// Creates a packet from the pieces of its payload. With `whole`, it must never be fragmented.
     /// EMSGSIZE, ENOBUFS.
     pub fn new(route: Route, header: Header, pieces: &[&[u8]], whole: bool) -> Result<Self> {
         let len: usize = pieces.iter().map(|piece| piece.len()).sum();
@@ -110,7 +110,7 @@ impl Packet {
     }
 
     /// A packet whose header a program wrote (IP_HDRINCL); in an IPv4 header the kernel fills in
-    /// the length, the checksum and a missing sender. EINVAL for bytes that are no packet.
+    /// the length, the checksum and a missing source. EINVAL if the header is invalid.
     pub fn written(mut bytes: Vec<u8>, sender: IpAddr) -> Result<Self> {
         let least = if sender.is_ipv4() { HEAD_V4 } else { HEAD_V6 };
         if bytes.len() < least {
@@ -144,7 +144,7 @@ impl Packet {
         })
     }
 
-    /// A packet that came through an interface.
+    /// A packet that arrived through an interface.
     ///
     /// # Errors
     /// ENOBUFS.
@@ -166,10 +166,11 @@ impl Packet {
         })
     }
 
-    /// Sends it: to this machine, or to another; `from_any`: its sender may use any address.
+    /// Sends the packet to this machine, or to another; with `from_any`, its sender may use any
+    /// address.
     ///
     /// # Errors
-    /// Those of the way there; EMSGSIZE.
+    /// The errors of the route; EMSGSIZE.
     pub fn go(self, from_any: bool) -> Result<()> {
         if !leaves(self.route.to) {
             self.arrive();
@@ -199,12 +200,12 @@ impl Packet {
         &self.bytes[self.start..]
     }
 
-    /// All of it, from its header on.
+    /// The whole packet, including its header.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The bytes that a raw socket receives: with the header over IPv4, without it over IPv6.
+    /// The part that a raw socket receives: with the header over IPv4, without it over IPv6.
     pub fn seen(&self) -> &[u8] {
         match self.route.to {
             IpAddr::V4(_) => self.bytes(),
@@ -212,8 +213,8 @@ impl Packet {
         }
     }
 
-    /// The checksum over its payload, 0 if the checksum in it is right; with IPv6, and with UDP,
-    /// addresses and length count.
+    /// The checksum of its payload, which is 0 if the checksum field is correct; for IPv6, and for
+    /// UDP, it includes addresses and length.
     pub fn sum(&self) -> u16 {
         let alone = self.route.to.is_ipv4() && self.route.protocol == ICMP;
         let start = if alone {
@@ -224,7 +225,7 @@ impl Packet {
         fold(add(start, self.body()))
     }
 
-    /// Gives it to all raw sockets that want it, and to the protocol that it carries.
+    /// Passes the packet to all raw sockets that accept it, and to its protocol.
     pub fn arrive(self) {
         let v6 = self.route.to.is_ipv6();
         mib::packet(v6, self.bytes.len());
@@ -253,7 +254,7 @@ fn ip_v6(bytes: &[u8]) -> IpAddr {
         .into()
 }
 
-/// Fills in the fields of an IPv4 header that the kernel sets, and returns where it ends.
+/// Fills in the fields of an IPv4 header that the kernel sets, and returns the header's end.
 fn complete(bytes: &mut [u8], sender: Ipv4Addr) -> Result<usize> {
     let start = usize::from(bytes[0] & 0xf) * 4;
     if !(HEAD_V4..=bytes.len()).contains(&start) {
@@ -273,7 +274,7 @@ fn complete(bytes: &mut [u8], sender: Ipv4Addr) -> Result<usize> {
     Ok(start)
 }
 
-/// Adds bytes to a sum, as words of two in the order of the network.
+/// Adds bytes to a sum, as 16-bit words in network byte order.
 pub fn add(sum: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<2>();
     let last = rest.first().map_or(0, |&byte| u64::from(byte) << 8);
@@ -282,7 +283,7 @@ pub fn add(sum: u64, bytes: &[u8]) -> u64 {
     })
 }
 
-/// The checksum that a sum gives.
+/// The checksum of a sum.
 pub fn fold(mut sum: u64) -> u16 {
     while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);

@@ -7,7 +7,7 @@ use crate::sync::Mutex;
 use crate::task::current;
 use alloc::sync::Arc;
 
-/// The first and the last group whose members may; at first they are none.
+/// The first and the last group whose members may open them; by default there are none.
 static GROUPS: Mutex<[u32; 2]> = Mutex::new(NOBODY);
 const NOBODY: [u32; 2] = [1, 0];
 
@@ -16,12 +16,12 @@ pub fn groups() -> [u32; 2] {
     *GROUPS.lock()
 }
 
-/// Changes them: nobody's, where the last is before the first.
+/// Sets the groups; there are none if the last is below the first.
 pub fn set_groups([first, last]: [u32; 2]) {
     *GROUPS.lock() = if last < first { NOBODY } else { [first, last] };
 }
 
-/// A ping socket; EACCES.
+/// Creates a ping socket; EACCES.
 pub fn new(domain: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
     let [first, last] = groups();
     let range = first..=last;

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const BITS: usize = u64::BITS as usize;
 
-/// Ports whose numbers are even, as bits of a word.
+/// Even ports, as bits of a word.
 pub const EVEN: u64 = u64::MAX / 3;
 /// All ports.
 pub const ALL: u64 = u64::MAX;
@@ -14,12 +14,12 @@ pub const ALL: u64 = u64::MAX;
 pub struct PortSet([AtomicU64; (u16::MAX as usize + 1) / BITS]);
 
 impl PortSet {
-    /// None.
+    /// An empty set.
     pub const fn new() -> Self {
         PortSet([const { AtomicU64::new(0) }; _])
     }
 
-    /// Adds a port, or takes it out.
+    /// Adds or removes a port.
     pub fn set(&self, port: u16, is_in: bool) {
         let (word, bit) = (&self.0[usize::from(port) / BITS], 1 << (port % BITS as u16));
         if is_in {
@@ -29,7 +29,7 @@ impl PortSet {
         }
     }
 
-    /// The first port of `first..=last` that is not in the set, of those in `kind`.
+    /// The first port of `first..=last` that is not in the set, among those selected by `kind`.
     pub fn first_outside(&self, first: u16, last: u16, kind: u64) -> Option<u16> {
         let (first, last) = (usize::from(first), usize::from(last));
         if first > last {
@@ -47,8 +47,8 @@ impl PortSet {
         None
     }
 
-    /// The ports of `first..=last` that are not in the set when it is their turn, of those in
-    /// `kind`: from `start` on, and then those before it.
+    /// The ports of `first..=last` that are not in the set when they are reached, among those
+    /// selected by `kind`: from `start` on, and then those before it.
     pub fn outside(
         &self,
         [first, last]: [u16; 2],

@@ -19,23 +19,22 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use radix::Radix;
 use tree::Tree;
 
-/// The first and the last of the ports that are chosen for sockets without one.
+/// The first and the last ephemeral port.
 static EPHEMERAL: AtomicU32 = AtomicU32::new(32768 << 16 | 60999);
-/// Below, ports need CAP_NET_BIND_SERVICE (`net.ipv4.ip_unprivileged_port_start`).
+/// The first port that does not need CAP_NET_BIND_SERVICE (`net.ipv4.ip_unprivileged_port_start`).
 static UNPRIVILEGED: AtomicU32 = AtomicU32::new(1024);
 const CAP_NET_BIND_SERVICE: u32 = 10;
 
-/// The first and the last of the ports that are chosen for sockets without one
-/// (`net.ipv4.ip_local_port_range`).
+/// The first and the last ephemeral port, for sockets without one (`net.ipv4.ip_local_port_range`).
 pub fn ephemeral() -> (u16, u16) {
     let both = EPHEMERAL.load(Relaxed);
     ((both >> 16) as u16, both as u16)
 }
 
-/// Sets them.
+/// Sets the ephemeral ports.
 ///
 /// # Errors
-/// EINVAL: there are none, or some are privileged.
+/// EINVAL: the range is empty, or includes privileged ports.
 pub fn set_ephemeral(first: u16, last: u16) -> Result<()> {
     if last < first || u32::from(first) < unprivileged() {
         return Err(Errno::EINVAL);
@@ -44,15 +43,15 @@ pub fn set_ephemeral(first: u16, last: u16) -> Result<()> {
     Ok(())
 }
 
-/// The first port that anybody may have.
+/// The first unprivileged port.
 pub fn unprivileged() -> u32 {
     UNPRIVILEGED.load(Relaxed)
 }
 
-/// Sets it.
+/// Sets the first unprivileged port.
 ///
 /// # Errors
-/// EINVAL: a port below it might be chosen for a socket without one.
+/// EINVAL: an ephemeral port would be privileged.
 pub fn set_unprivileged(first: u32) -> Result<()> {
     if u32::from(ephemeral().0) < first {
         return Err(Errno::EINVAL);
@@ -61,12 +60,12 @@ pub fn set_unprivileged(first: u32) -> Result<()> {
     Ok(())
 }
 
-/// How a socket holds a port.
+/// The properties with which a socket holds a port.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Holder {
     /// The address that it is bound to.
     pub ip: IpAddr,
-    /// The socket is bound to IPv6 alone (IPV6_V6ONLY).
+    /// Whether the socket is bound to IPv6 only (IPV6_V6ONLY).
     pub only_v6: bool,
     /// SO_REUSEADDR
     pub shares_address: bool,
@@ -74,14 +73,14 @@ pub struct Holder {
     pub shares_port: bool,
     /// The user that the socket belongs to.
     pub user: u32,
-    /// The socket takes connections.
+    /// Whether the socket accepts connections.
     pub listens: bool,
-    /// There is no socket any more, but an end of a connection that waits.
+    /// Whether there is no socket any more, but the end of a connection that waits.
     pub waits: bool,
 }
 
 impl Holder {
-    /// Whether a packet to `ip` is for this socket; true also for "any" where both are that.
+    /// Whether a packet to `ip` is for this socket; also true for "any" if both are "any".
     fn covers(&self, ip: IpAddr) -> bool {
         match (self.ip, ip) {
             (own, ip) if own == ip => true,
@@ -94,7 +93,7 @@ impl Holder {
         self.covers(other.ip) || other.covers(self.ip)
     }
 
-    /// The same for every address but "any" of a family: a holder at "any" overlaps with all of
+    /// The same for every address of a family except "any": a holder at "any" overlaps with all of
     /// them or with none.
     fn kind(self) -> Holder {
         let ip = match self.ip {
@@ -105,7 +104,8 @@ impl Holder {
         Holder { ip, ..self }
     }
 
-    /// Whether both share their port, which nobody can make another user's socket do.
+    /// Whether both agree to share their port, which a process cannot force on another user's
+    /// socket.
     fn shares_with(&self, other: &Holder) -> bool {
         let may = self.user == other.user || other.waits;
         self.shares_port && other.shares_port && may
@@ -117,7 +117,7 @@ impl Holder {
     }
 }
 
-/// A socket that holds a port, by when it began to.
+/// A socket that holds a port, by the order in which sockets got it.
 struct Member {
     number: u64,
     socket: Weak<dyn Socket>,
@@ -140,20 +140,22 @@ impl tree::Member for Member {
     }
 }
 
-/// Sockets that hold a port alike: many, where they share it (Linux's `struct sock_reuseport`).
+/// Sockets that hold a port with the same properties: several, if they share it (Linux's `struct
+/// sock_reuseport`).
 struct Group {
     holder: Holder,
     members: Tree<Member>,
-    /// Ends of connections that were accepted, or that wait, which only keep others from the port.
+    /// The number of ends of connections that were accepted, or that wait; they only keep others
+    /// from the port.
     ends: usize,
-    /// Whether one of them was ever connected, or preferred a CPU: then a hash of the sender does
-    /// not choose the receiver (Linux's `has_conns`).
+    /// Whether one of them was ever connected, or preferred a CPU: then the receiver is not chosen
+    /// by a hash of the sender (Linux's `has_conns`).
     hashing_disabled: bool,
 }
 
 impl Group {
-    /// Candidate receivers for `from`, of those whose numbers are `first` or higher, in order: one,
-    /// if the group is hashed.
+    /// Candidate receivers for `from` with numbers from `first` on, in order; only one, if the
+    /// group is hashed.
     fn candidates(&self, from: SocketAddr, first: u64) -> impl Iterator<Item = &Member> {
         let shared = self.holder.shares_port && !self.hashing_disabled;
         let start = if shared {
@@ -169,28 +171,29 @@ impl Group {
     }
 }
 
-/// The owners of a port.
+/// The holders of a port.
 struct Held {
-    /// By the address that they are bound to.
+    /// The groups, by the address that they are bound to.
     groups: Lists<IpAddr, Group>,
-    /// The same by the kind of their holders: few, however many addresses there are.
+    /// The same groups by kind of holder: these are few, however many addresses there are.
     kinds: Vec<Kind>,
-    /// bind(2) gave it to one since it was free: connect(2) does not choose it.
+    /// Whether bind(2) gave it to a socket since it was last free: then connect(2) does not choose
+    /// it.
     bound: bool,
 }
 
-/// The groups whose holders are alike but for their addresses.
+/// Groups whose holders differ only in their addresses.
 struct Kind {
     holder: Holder,
     groups: usize,
-    /// Sockets in them.
+    /// The number of sockets in them.
     members: usize,
 }
 
 /// The purpose of a claim on a port.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum For {
-    /// bind(2), or whatever needs a port of its own.
+    /// bind(2), or another use of a port of its own.
     Bind,
     /// connect(2), which shares it with other connections.
     Connect,
@@ -198,7 +201,7 @@ enum For {
     End,
 }
 
-/// One more that holds a port.
+/// A new holder of a port.
 enum Entrant {
     Socket(Member),
     /// An end of a connection.
@@ -220,7 +223,7 @@ impl Group {
     }
 }
 
-/// Adds a holder to the group of those that hold the port alike.
+/// Adds a holder to the group with the same properties.
 fn enter(held: &mut Held, holder: Holder, entrant: Entrant) -> Result<()> {
     let sockets = usize::from(matches!(entrant, Entrant::Socket(_)));
     let at = held.kind_at(holder)?;
@@ -242,8 +245,8 @@ fn enter(held: &mut Held, holder: Holder, entrant: Entrant) -> Result<()> {
     Ok(())
 }
 
-/// Removes a socket, or without a number an end of a connection, from the group that holds the port
-/// as `holder` does.
+/// Removes a socket, or without a number the end of a connection, from the group with the
+/// properties of `holder`.
 fn leave(held: &mut Held, holder: &Holder, number: Option<u64>) -> Option<Member> {
     let mut groups = held.groups.of_mut(&holder.ip).iter_mut();
     let group = groups.find(|group| group.holder == *holder)?;
@@ -272,7 +275,7 @@ fn leave(held: &mut Held, holder: &Holder, number: Option<u64>) -> Option<Member
 }
 
 impl Held {
-    /// Where a holder's kind is counted.
+    /// The index of a holder's kind.
     fn kind_at(&mut self, holder: Holder) -> Result<usize> {
         let holder = holder.kind();
         if let Some(at) = self.kinds.iter().position(|known| known.holder == holder) {
@@ -288,7 +291,7 @@ impl Held {
     }
 }
 
-/// How the socket `number` holds the port at `ip`.
+/// The properties with which the socket `number` holds the port at `ip`.
 fn holder(held: &Held, ip: IpAddr, number: u64) -> Option<Holder> {
     let mut groups = held.groups.of(&ip).iter();
     let has = |group: &&Group| group.members.get(&number).is_some();
@@ -303,8 +306,8 @@ fn covering(held: &Held, ip: IpAddr) -> impl Iterator<Item = &Group> {
     bound.filter(move |group| group.holder.covers(ip))
 }
 
-/// Whether `is` holds for any group whose address overlaps with that of `holder`, or for the groups
-/// of a kind together: it gets a holder, and how many sockets there are.
+/// Whether `is` holds for a group whose address overlaps with that of `holder`, or for all groups
+/// of a kind together: it gets a holder, and the number of sockets.
 fn overlapping(held: &Held, holder: &Holder, is: impl Fn(&Holder, usize) -> bool) -> bool {
     if holder.ip.is_unspecified() {
         let mut kinds = held.kinds.iter().filter(|kind| kind.groups > 0);
@@ -314,18 +317,18 @@ fn overlapping(held: &Held, holder: &Holder, is: impl Fn(&Holder, usize) -> bool
     }
 }
 
-/// So many buckets has each protocol: users of different ports do not wait for each other.
+/// The number of buckets of each protocol: users of different ports do not wait for each other.
 const BUCKETS: usize = 64;
 
-/// The ports whose numbers have one remainder, by the quotient. Alone in its cache lines.
+/// The ports whose numbers have the same remainder, by the quotient. In cache lines of its own.
 #[repr(align(128))]
 struct Bucket(Mutex<Radix<Held>>);
 
 /// The ports of a protocol.
 pub struct Ports {
     buckets: [Bucket; BUCKETS],
-    /// The ports that anybody holds, and those that bind(2) gave. Each changes with its bucket
-    /// locked.
+    /// The ports that are held, and those that were given by bind(2). Each bit changes under its
+    /// bucket's lock.
     held: PortSet,
     bound: PortSet,
 }
@@ -339,23 +342,23 @@ pub static UDP_LITE: Ports = Ports::new();
 /// The identifiers of ping sockets.
 pub static PING: Ports = Ports::new();
 
-/// The place of a port in its bucket.
+/// The index of a port in its bucket.
 fn place(port: u16) -> usize {
     usize::from(port) / BUCKETS
 }
 
-/// The number of the next socket that gets a port.
+/// The number for the next socket that gets a port.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// The most sockets of a group that are looked up under one hold of the ports' lock.
+/// The maximum number of sockets of a group that are looked up under one hold of the ports' lock.
 const FEW: usize = 64;
 
-/// A port that a socket has until this goes.
+/// A claim of a socket on a port, which is released when this is dropped.
 pub struct Claim {
     ports: &'static Ports,
     /// The port.
     pub port: u16,
-    /// The address that it is bound to.
+    /// The address that the socket is bound to.
     ip: IpAddr,
     number: u64,
 }
@@ -369,7 +372,7 @@ impl Drop for Claim {
     }
 }
 
-/// A port that an end of a connection keeps until this goes.
+/// A port that the end of a connection keeps until this is dropped.
 pub struct Kept {
     ports: &'static Ports,
     port: u16,
@@ -377,7 +380,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// A further hold on the same port, for an end that waits.
+    /// Another hold on the same port, for an end that waits.
     pub fn waiting(&self) -> Result<Kept> {
         let waits = true;
         self.ports.keep(
@@ -403,7 +406,7 @@ fn random_below(count: u32) -> u32 {
     u32::from(u16::from_ne_bytes(bytes)) % count
 }
 
-/// A number for a sender, always the same one.
+/// A hash of a sender.
 fn spread(from: SocketAddr) -> usize {
     Keyed.hash_one(from) as usize
 }
@@ -421,8 +424,8 @@ impl Ports {
         self.buckets[usize::from(port) % BUCKETS].0.lock()
     }
 
-    /// Gives `holder` the port, or for port 0 any free one of `range`; ends of `range` count if
-    /// they are within the system's. EADDRINUSE, EACCES.
+    /// Gives `holder` the port, or for port 0 any free one of `range`; the bounds of `range` are
+    /// used if they are within the system's range. EADDRINUSE, EACCES.
     pub fn claim(
         &'static self,
         port: u16,
@@ -458,8 +461,7 @@ impl Ports {
         Err(Errno::EADDRINUSE)
     }
 
-    /// The first port of those that `range` allows to choose from, as in [`Self::claim`], and how
-    /// many there are.
+    /// The first port of those that `range` permits, as in [`Self::claim`], and their number.
     fn choice(&self, range: [u16; 2]) -> (u16, u32) {
         let (least, most) = if ptr::eq(self, &PING) {
             (1, u16::MAX)
@@ -477,8 +479,8 @@ impl Ports {
         (first, u32::from(last.saturating_sub(first)) + 1)
     }
 
-    /// Gives `holder` a port of `range` for a connection: a free one, or one that others got in
-    /// this way alone, and with which `connect` succeeds.
+    /// Gives `holder` a port of `range` for a connection: a free one, or one that was only given to
+    /// others in this way, and with which `connect` succeeds.
     ///
     /// # Errors
     /// EADDRNOTAVAIL, and the other errors of `connect`.
@@ -493,7 +495,7 @@ impl Ports {
         let (first, count) = self.choice(range);
         let last = first + (count - 1) as u16;
         let start = first + (random_below(count) & !1) as u16;
-        // Every second one first: bind(2) finds the others free.
+        // Every second port is tried first, so that bind(2) finds the others free.
         let even = match first % 2 {
             0 => port_set::EVEN,
             _ => !port_set::EVEN,
@@ -533,7 +535,7 @@ impl Ports {
         })
     }
 
-    /// Keeps a port for an end of a connection, which shares it with all its holders.
+    /// Keeps a port for the end of a connection, which shares it with all its holders.
     pub fn keep(&'static self, port: u16, holder: Holder) -> Result<Kept> {
         self.enter(port, holder, Entrant::End, For::End)?;
         Ok(Kept {
@@ -589,7 +591,7 @@ impl Ports {
         Ok(())
     }
 
-    /// Lets the socket that has `claim` take connections. EADDRINUSE when another does already.
+    /// Makes the socket with `claim` accept connections. EADDRINUSE if another does already.
     pub fn listen(&self, claim: &Claim) -> Result<()> {
         let mut ports = self.lock(claim.port);
         let held = ports.get_mut(place(claim.port)).ok_or(Errno::EINVAL)?;
@@ -601,7 +603,7 @@ impl Ports {
         if own.listens {
             return Ok(());
         }
-        // A socket whose claim was moved may be at an address that another is bound to.
+        // A socket whose claim was moved may have an address that another is bound to.
         let is_taken = |other: &Holder, members: usize| {
             let listens = other.listens && !other.shares_with(&own);
             let itself = usize::from(*other == own);
@@ -618,7 +620,7 @@ impl Ports {
         Ok(())
     }
 
-    /// Keeps the port of `claim` for the end at `ip` of its socket's connection that waits.
+    /// Keeps the port of `claim` at `ip`, for the end of its socket's connection, which waits.
     pub fn keep_waiting(&'static self, claim: &Claim, ip: IpAddr) -> Result<Kept> {
         let own = {
             let ports = self.lock(claim.port);
@@ -629,8 +631,8 @@ impl Ports {
         self.keep(claim.port, Holder { ip, waits, ..own })
     }
 
-    /// Ends hashing among the sockets that share a port with that of `claim`: they are no longer
-    /// alike to every sender.
+    /// Ends hashing among the sockets that share the port of `claim`: they no longer accept the
+    /// same senders.
     pub fn disable_hashing(&self, claim: &Claim) {
         let mut ports = self.lock(claim.port);
         if let Some(held) = ports.get_mut(place(claim.port)) {
@@ -641,8 +643,8 @@ impl Ports {
         }
     }
 
-    /// The sockets that hold the port of `to` at its address, or at any, each looked up when it is
-    /// asked for: there may be as many as there are descriptors.
+    /// The sockets that hold the port of `to` at its address, or at "any". Each is looked up when
+    /// it is requested, since there may be as many as there are descriptors.
     pub fn holders(&self, to: SocketAddr) -> impl Iterator<Item = Weak<dyn Socket>> {
         let (mut first, end) = (0, NEXT.load(Relaxed));
         iter::from_fn(move || {
@@ -656,10 +658,10 @@ impl Ports {
         })
     }
 
-    /// Moves a claim to another address, where the port is held by others too.
+    /// Moves a claim to another address, even if others hold the port there.
     ///
     /// # Errors
-    /// ENOMEM: the claim stays where it is.
+    /// ENOMEM: the claim is unchanged.
     pub fn move_claim(&self, claim: &mut Claim, ip: IpAddr) -> Result<()> {
         let mut ports = self.lock(claim.port);
         let held = ports.get_mut(place(claim.port)).ok_or(Errno::EINVAL)?;
@@ -680,9 +682,9 @@ impl Ports {
     }
 
     /// The socket for a packet from `from` to `to`: among the holders that `fits` accepts, the one
-    /// with the greatest `rank` that is not `None`; one that is bound to this very address comes
-    /// first. Sockets that share the port (SO_REUSEPORT) share the senders too. May sleep; none for
-    /// a thread that is killed meanwhile.
+    /// with the greatest `rank` that is not `None`; one that is bound to exactly this address takes
+    /// precedence. Sockets that share the port (SO_REUSEPORT) share the senders too. May sleep;
+    /// `None` for a thread that is killed meanwhile.
     pub fn find<R: Ord>(
         &self,
         to: SocketAddr,
@@ -694,7 +696,7 @@ impl Ports {
         let mut best = Best::default();
         let mut first = 0;
         loop {
-            // Where not all are looked up yet: the first that is not.
+            // The first one that is not looked up yet, if there are more.
             let mut rest = None;
             {
                 let ports = self.lock(to.port());
@@ -707,7 +709,7 @@ impl Ports {
                             rest = Some(rest.unwrap_or(member.number).min(member.number));
                             break;
                         }
-                        // A socket that is given up would ask for the ports.
+                        // A socket that is dropped here would take the lock of the ports.
                         candidates.try_reserve(1).ok()?;
                         if let Some(socket) = member.socket.upgrade() {
                             candidates.push((group.holder, member.number, socket));
@@ -732,11 +734,11 @@ impl Ports {
     }
 }
 
-/// The best receiver of those that were offered, the oldest first.
+/// The best receiver of those offered so far, in order of age.
 struct Best<R> {
     rank: Option<R>,
     last: Option<Arc<dyn Socket>>,
-    /// Of those that share the port, where the last does: the one with the greatest hash of its
+    /// Among those that share the port, if the last one does: the one with the greatest hash of its
     /// number and the sender.
     chosen: Option<(u64, Arc<dyn Socket>)>,
 }

@@ -1,5 +1,5 @@
-//! Raw sockets, which send and see whole packets of a protocol, and ping sockets, through which the
-//! groups of `ping_group_range` send echo requests.
+//! Raw sockets, which send and receive whole packets of a protocol, and ping sockets, through which
+//! the groups of `ping_group_range` send echo requests.
 
 use super::bind::Place;
 use super::errors::{IP_RECVERR, IPV6_RECVERR, QUOTED, Report, Sent};
@@ -32,7 +32,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::*};
 use linux_raw_sys::net::{AF_INET, AF_INET6, IPPROTO_RAW, MSG_OOB, SO_REUSEADDR};
 use zerocopy::IntoBytes;
 
-/// Levels of options: all raw sockets', and ICMPv6's.
+/// Levels of options: of all raw sockets, and of ICMPv6.
 const SOL_RAW: u32 = 255;
 const SOL_ICMP_V6: u32 = 58;
 /// ICMP_FILTER and ICMPV6_FILTER, IP_HDRINCL, IPV6_CHECKSUM and IPV6_HDRINCL.
@@ -40,39 +40,39 @@ const FILTER: u32 = 1;
 const IP_HDRINCL: u32 = 3;
 const IPV6_CHECKSUM: u32 = 7;
 const IPV6_HDRINCL: u32 = 36;
-/// States as /proc/net/raw shows them.
+/// States as shown in /proc/net/raw.
 const CONNECTED: u8 = 1;
 const UNCONNECTED: u8 = 7;
-/// The numbers that a protocol can have (`IPPROTO_MAX`), some of which no packet carries.
+/// The number of protocol numbers (`IPPROTO_MAX`), some of which no packet has.
 pub const PROTOCOLS: usize = 263;
 
-/// The raw sockets of a protocol, by their numbers.
+/// The raw sockets of a protocol, by number.
 type Members = HashMap<u64, Weak<Raw>>;
 
 /// The raw sockets by family and protocol.
 static ALL: Mutex<HashMap<(u32, u32), Members>> = Mutex::new(hash::new());
-/// How many there are of each protocol, for those who look without the lock.
+/// The number of sockets of each protocol, for readers without the lock.
 static COUNTS: [AtomicUsize; PROTOCOLS] = [const { AtomicUsize::new(0) }; PROTOCOLS];
 
-/// A raw socket, or one of datagrams that are echo requests.
+/// A raw socket, or a ping socket.
 pub struct Raw {
     base: Base,
     place: Place,
     options: Options,
     mail: Mailbox,
     peer: Mutex<Option<SocketAddr>>,
-    /// The bytes sent begin with the packet's header (IP_HDRINCL).
+    /// Whether sent bytes begin with the packet's header (IP_HDRINCL).
     with_header: AtomicBool,
-    /// The offset of the checksum in the payload of IPv6 (IPV6_CHECKSUM); below 0 there is none.
+    /// The offset of the checksum in an IPv6 payload (IPV6_CHECKSUM); negative for none.
     checksum: AtomicI32,
-    /// It was disconnected: as on Linux a raw socket then receives nothing more.
+    /// Whether it was disconnected: as on Linux, a raw socket then receives nothing any more.
     unheard: AtomicBool,
     /// A bit for each type of ICMP messages that is filtered out (ICMP_FILTER).
     filter: Mutex<[u32; 8]>,
 }
 
 impl Raw {
-    /// A raw socket of a protocol.
+    /// Creates a raw socket of a protocol.
     pub fn new(domain: u32, protocol: u32) -> Result<Arc<Self>> {
         let raw = Self::unlisted(domain, RAW, protocol)?;
         let mut all = ALL.lock();
@@ -85,14 +85,14 @@ impl Raw {
         Ok(raw)
     }
 
-    /// A ping socket.
+    /// Creates a ping socket.
     pub fn ping(domain: u32, protocol: u32) -> Result<Arc<Self>> {
         Self::unlisted(domain, DATAGRAM, protocol)
     }
 
     fn unlisted(domain: u32, kind: u32, protocol: u32) -> Result<Arc<Self>> {
         let base = Base::new(domain, kind, protocol)?;
-        // As on Linux all of them share their addresses, and ping sockets their identifiers.
+        // As on Linux, all of them share their addresses, and ping sockets their identifiers.
         base.options.turn_on(SO_REUSEADDR);
         let sums = kind == RAW && (domain, protocol) == (AF_INET6, ICMP_V6.into());
         try_arc(Raw {
@@ -120,13 +120,13 @@ impl Raw {
         self.base.domain == AF_INET6
     }
 
-    /// Whether its packets are messages of ICMP.
+    /// Whether its packets are ICMP messages.
     fn is_icmp(&self) -> bool {
         let icmp = if self.is_v6() { ICMP_V6 } else { ICMP };
         self.base.protocol == icmp.into()
     }
 
-    /// Whether packets between these addresses, as seen from here, are its own.
+    /// Whether it receives packets between these addresses.
     fn is_between(&self, own: IpAddr, peer: IpAddr) -> bool {
         if self.unheard.load(Acquire) {
             return false;
@@ -142,7 +142,7 @@ impl Raw {
         self.is_icmp() && kind < kinds && self.filter.lock()[kind / 32] >> (kind % 32) & 1 != 0
     }
 
-    /// Whether the socket receives a packet of its protocol.
+    /// Whether the socket accepts a packet of its protocol.
     fn takes(&self, packet: &Packet) -> bool {
         let damaged = self.is_v6() && self.checksum.load(Acquire) >= 0 && packet.sum() != 0;
         self.is_between(packet.route.to, packet.route.from) && !damaged && !self.is_filtered(packet)
@@ -155,7 +155,7 @@ impl Raw {
             ..Ancillary::default()
         };
         let from = SocketAddr::new(packet.route.from, 0);
-        // The kernel's own bytes can always be read, so only packets without room are lost.
+        // The kernel's own memory can always be read, so packets are only dropped for lack of room.
         _ = self.mail.take(&mut Source::kernel(seen), ancillary, from);
     }
 
@@ -164,7 +164,7 @@ impl Raw {
         if self.is_raw() { error } else { Errno::EINVAL }
     }
 
-    /// The address that a message goes to.
+    /// The destination of a message.
     fn target(&self, address: Option<&Address>) -> Result<IpAddr> {
         let Some(address) = address else {
             let to = self.connected_to().ok_or(Errno::EDESTADDRREQ)?;
@@ -182,7 +182,7 @@ impl Raw {
         Ok(to.ip())
     }
 
-    /// An address of IPv6 that a ping socket was given, with its scope. EINVAL without that.
+    /// An IPv6 address for a ping socket, including its scope. EINVAL without that.
     fn whole<'a>(&self, address: &'a Address) -> Result<&'a Address> {
         match self.is_v6() && address.len() < SIZE_V6 {
             true => Err(Errno::EINVAL),
@@ -190,12 +190,12 @@ impl Raw {
         }
     }
 
-    /// From where a packet to `to` goes where.
+    /// The source and destination of a packet to `to`.
     fn route_of_packet(self: &Arc<Self>, to: IpAddr) -> Result<Route> {
         if self.is_v6() && to.is_ipv4() {
             return Err(self.foreign(Errno::ENETUNREACH));
         }
-        // Where it is connected to a mapped address there is no way to another.
+        // A socket that is connected to a mapped address cannot send to others.
         if self.is_v6() && self.place.local().is_some_and(|own| own.is_ipv4()) {
             return Err(Errno::EAFNOSUPPORT);
         }
@@ -205,7 +205,7 @@ impl Raw {
         self.route(to)
     }
 
-    /// From where a packet to `to` would go where, for whatever family.
+    /// The source and destination of a packet to `to`, for either family.
     fn route(self: &Arc<Self>, to: IpAddr) -> Result<Route> {
         let to = reached(to);
         let mut from = source(to)?;
@@ -228,13 +228,13 @@ impl Raw {
         })
     }
 
-    /// The packet that a message through a raw socket is.
+    /// The packet for a message through a raw socket.
     fn packet(&self, mut body: Vec<u8>, route: Route, header: Header) -> Result<Packet> {
         if self.with_header.load(Acquire) {
             return Packet::written(body, route.from);
         }
         if self.is_icmp() && body.len() < 2 {
-            // A filter of Linux's looks for the message's kind and code in the program's memory.
+            // Linux's filter reads the message's type and code from the program's memory.
             return Err(Errno::EFAULT);
         }
         if let Ok(at) = usize::try_from(self.checksum.load(Acquire)) {
@@ -266,7 +266,7 @@ impl Raw {
         Packet::new(route, header, &[&head, rest], true)
     }
 
-    /// Reports that nobody took a packet that it may have sent.
+    /// Reports that a packet, which it may have sent, has no receiver.
     fn report_error(&self, packet: &Packet, why: Why) {
         self.report(
             &Report::refused(packet.route.to, why),
@@ -275,7 +275,7 @@ impl Raw {
         );
     }
 
-    /// Takes a report about a packet to `to`, of which raw sockets see this.
+    /// Receives a report about a packet to `to`, of which raw sockets see `seen`.
     fn report(&self, report: &Report, to: IpAddr, mut seen: &[u8]) {
         let option = if self.is_v6() {
             (IPV6, IPV6_RECVERR)
@@ -297,12 +297,12 @@ impl Raw {
     }
 }
 
-/// Whether there is any raw socket of a protocol.
+/// Whether there is a raw socket for a protocol.
 pub fn is_seen(protocol: u8) -> bool {
     COUNTS[usize::from(protocol)].load(Acquire) != 0
 }
 
-/// Hands every raw socket of a family and protocol to `act`, without the lock.
+/// Passes every raw socket of a family and protocol to `act`, without the lock.
 fn members(family: u32, protocol: u32, mut act: impl FnMut(&Arc<Raw>)) {
     let mut found = Vec::new();
     {
@@ -315,7 +315,7 @@ fn members(family: u32, protocol: u32, mut act: impl FnMut(&Arc<Raw>)) {
         }
         found.extend(members.values().cloned());
     }
-    // One after the other: a socket that somebody keeps keeps its messages.
+    // One after the other: a socket that is still referenced keeps its messages.
     for raw in &found {
         if cond_resched_killable().is_err() {
             return;
@@ -333,7 +333,7 @@ fn family(packet: &Packet) -> u32 {
     }
 }
 
-/// Gives a copy of a packet to each raw socket that wants it, and says whether one did.
+/// Passes a copy of a packet to each raw socket that accepts it, and returns whether there was one.
 pub fn deliver(packet: &Packet) -> bool {
     let mut taken = false;
     if is_seen(packet.route.protocol) {
@@ -347,7 +347,7 @@ pub fn deliver(packet: &Packet) -> bool {
     taken
 }
 
-/// Nobody took a packet: its sender gets the error.
+/// A packet has no receiver: reports the error to its sender.
 pub fn refused(packet: &Packet, why: Why) {
     let Route { from, to, protocol } = packet.route;
     if is_seen(protocol) {
@@ -359,7 +359,7 @@ pub fn refused(packet: &Packet, why: Why) {
     }
 }
 
-/// A machine has said something of a packet to `to`: who sent it learns that.
+/// Handles another machine's report about a packet to `to`: its senders are notified.
 pub fn told(report: &Report, told: &ip::icmp::Report, to: IpAddr) {
     let (from, inner) = (told.inner.source, &told.inner);
     let family = if to.is_ipv4() { AF_INET } else { AF_INET6 };
@@ -386,7 +386,7 @@ pub fn told(report: &Report, told: &ip::icmp::Report, to: IpAddr) {
     }
 }
 
-/// An echo came back: the ping socket that has its identifier receives it.
+/// Passes an echo reply to the ping socket with its identifier.
 pub fn echoed(packet: &Packet) {
     let body = packet.body();
     let ident = u16::from_be_bytes([body[4], body[5]]);
@@ -412,7 +412,7 @@ impl Socket for Raw {
         let how = self.options.binding();
         let at = match (self.is_raw(), self.is_v6()) {
             (false, _) => self.whole(address)?.inet_to_bind(self.base.domain)?,
-            // As on Linux the family does not matter.
+            // As on Linux, the family does not matter.
             (true, false) => address.laid_out_as(AF_INET)?,
             (true, true) => address.inet(AF_INET6).or(Err(Errno::EINVAL))?,
         };
@@ -458,7 +458,7 @@ impl Socket for Raw {
         Ok(())
     }
 
-    /// A raw socket has its protocol where others have a port.
+    /// For a raw socket, the protocol takes the place of a port.
     fn name(&self) -> Name {
         if !self.is_raw() {
             return self.place.name();
@@ -593,7 +593,7 @@ impl Socket for Raw {
     }
 }
 
-/// An option that raw sockets alone have.
+/// An option that only raw sockets have.
 enum Own {
     Filter,
     Header,

@@ -8,29 +8,29 @@ use crate::mm::PAGE_SIZE;
 use crate::sync::Counter;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Bytes that a buffer has in any case, and that are not counted (the first of `tcp_rmem` and
-/// `tcp_wmem`): a connection always goes on, if slowly.
+/// The size of a buffer that is always available and not counted (the first value of `tcp_rmem` and
+/// `tcp_wmem`), so that a connection always makes progress, if slowly.
 pub const LEAST: usize = 4096;
 
-/// Bytes that a CPU counts for itself.
+/// The bytes that a CPU counts locally.
 const BATCH: isize = 65536;
 
-/// Above the first limit nobody is denied anything who was not before, above the second everybody
-/// who has more than a fair share, until the first is reached again; above the last everybody.
+/// Above the second limit, charges beyond a fair share are denied until the sum falls below the
+/// first again; above the last, all charges are denied.
 pub static LIMITS: MemoryLimits = MemoryLimits::new(16);
 
-/// Bytes of all charges, and how many charges there are.
+/// The bytes of all charges, and the number of charges.
 static HELD: Counter<BATCH> = Counter::new();
 static CHARGES: Counter = Counter::new();
-/// The second limit was reached, and the first was not again.
+/// Whether the second limit was exceeded, and the sum has not fallen below the first since.
 static PRESSED: AtomicBool = AtomicBool::new(false);
 
-/// Bytes of memory that are counted, until this goes.
+/// Charged bytes of memory, until this is dropped.
 #[derive(Default)]
 pub struct Charge(usize);
 
 impl Charge {
-    /// Counts so many bytes from now on.
+    /// Sets the number of charged bytes.
     pub fn set(&mut self, bytes: usize) {
         let before = core::mem::replace(&mut self.0, bytes);
         if before != bytes {
@@ -41,11 +41,11 @@ impl Charge {
         }
     }
 
-    /// Whether it may grow to so many bytes.
+    /// Whether it may grow to `bytes`.
     pub fn may_be(&self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.0);
         let [first, middle, last] = LIMITS.get();
-        // The sum that is had without a look at each CPU is mostly far below.
+        // The approximate sum, which reads no other CPU's count, is usually far below.
         let unseen = MAX_CPUS * BATCH as usize;
         let is_pressed = PRESSED.load(Relaxed);
         if !is_pressed && (HELD.approximate() + more + unseen).div_ceil(PAGE_SIZE) < first {
@@ -67,7 +67,7 @@ impl Drop for Charge {
     }
 }
 
-/// Pages of all charges.
+/// The pages of all charges.
 pub fn pages() -> usize {
     HELD.exactly().div_ceil(PAGE_SIZE)
 }

@@ -33,29 +33,28 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use linux_raw_sys::net::*;
 
-/// The most bytes of a datagram: what a packet's length can say, without the headers of UDP and
-/// IPv4; IPv6 does not count its own.
+/// The maximum size of a datagram: that of a packet without the headers of UDP and IPv4; IPv6 does
+/// not count its own header.
 const MAX: usize = 65535 - 8;
 const MAX_V4: usize = MAX - HEAD_V4;
-/// The most that IPv6 sends in one piece.
+/// The maximum that IPv6 sends without fragmenting.
 const MAX_WHOLE: usize = MTU as usize - HEAD - HEAD_V6;
-/// Bytes of UDP's header.
+/// The size of UDP's header.
 const HEAD: usize = super::UDP_HEAD;
 /// UDP_CORK
 const CORK: u32 = 1;
-/// UDP_NO_CHECK6_TX and UDP_NO_CHECK6_RX: datagrams over IPv6 are sent, and received, without a
+/// UDP_NO_CHECK6_TX and UDP_NO_CHECK6_RX: IPv6 datagrams are sent, and received, without a
 /// checksum.
 const UNSUMMED_SENT: u32 = 101;
 const UNSUMMED_RECEIVED: u32 = 102;
-/// IPV6_MTU_DISCOVER and IPV6_DONTFRAG, and the values of the former that let nothing be
-/// fragmented.
+/// IPV6_MTU_DISCOVER and IPV6_DONTFRAG, and the values of the former that forbid fragmentation.
 const IPV6_MTU_DISCOVER: u32 = 23;
 const IPV6_DONTFRAG: u32 = 62;
 const IP_MTU_DISCOVER: u32 = 10;
 const DISCOVERS: core::ops::RangeInclusive<i32> = 2..=3;
-/// The most datagrams that one send makes (`UDP_MAX_SEGMENTS`).
+/// The maximum number of datagrams of one send (`UDP_MAX_SEGMENTS`).
 const MAX_SEGMENTS: usize = 128;
-/// States as /proc/net/udp shows them.
+/// States as shown in /proc/net/udp.
 const CONNECTED: u8 = 1;
 const UNCONNECTED: u8 = 7;
 
@@ -67,7 +66,7 @@ struct Begun {
     bytes: Vec<u8>,
 }
 
-/// A socket.
+/// A UDP or UDP-Lite socket.
 pub struct Udp {
     base: Base,
     place: Place,
@@ -77,12 +76,12 @@ pub struct Udp {
     peer: Mutex<Option<SocketAddr>>,
     /// The begun datagram, to which more will be added (MSG_MORE, UDP_CORK).
     begun: SleepMutex<Option<Begun>>,
-    /// Its bytes, for those who look without the lock.
+    /// Its size, for readers without the lock.
     begun_bytes: AtomicUsize,
 }
 
 impl Udp {
-    /// A socket that is bound to nothing, of a protocol whose ports are `ports`.
+    /// Creates an unbound socket of a protocol whose ports are `ports`.
     pub fn new(domain: u32, protocol: u32, ports: &'static Ports) -> Result<Arc<Self>> {
         let base = Base::new(domain, DATAGRAM, protocol)?;
         try_arc(Udp {
@@ -105,14 +104,14 @@ impl Udp {
         *self.peer.lock()
     }
 
-    /// The address that a message names; `None` leaves it to the peer.
+    /// The address given with a message; `None` means the peer.
     fn named(&self, address: &Address) -> Result<Option<SocketAddr>> {
         if self.base.domain == AF_INET {
             return address.inet_or_unspecified(AF_INET).map(Some);
         }
         match address.family() {
             _ if address.len() < FAMILY => Err(Errno::EINVAL),
-            // As on Linux IPv6 has no way to a mapped address.
+            // As on Linux, IPv6 has no route to a mapped address.
             AF_UNSPEC if self.connected_to().is_some_and(|to| to.is_ipv4()) => {
                 Err(Errno::ENETUNREACH)
             }
@@ -124,8 +123,8 @@ impl Udp {
         }
     }
 
-    /// The address that `to` stands for: a socket that is bound to a mapped address reaches others
-    /// of these alone.
+    /// The address to use for `to`: a socket that is bound to a mapped address only reaches mapped
+    /// addresses.
     fn reached_from_here(&self, to: SocketAddr) -> Result<SocketAddr> {
         let bound = self.place.local().map(|local| local.ip());
         match bound {
@@ -137,7 +136,7 @@ impl Udp {
         }
     }
 
-    /// The address that connect(2) names, which may be of IPv4 at a socket of IPv6 too.
+    /// The address given to connect(2), which may be an IPv4 one for an IPv6 socket, too.
     fn named_peer(&self, address: &Address) -> Result<SocketAddr> {
         match (self.base.domain, address.family()) {
             (AF_INET6, AF_INET) if self.place.only_v6.load(Relaxed) => Err(Errno::EAFNOSUPPORT),
@@ -146,7 +145,7 @@ impl Udp {
         }
     }
 
-    /// Where a datagram to `to` goes, and where it comes from.
+    /// The destination and the source of a datagram to `to`.
     fn route(self: &Arc<Self>, to: SocketAddr) -> Result<(SocketAddr, SocketAddr)> {
         if to.port() == 0 {
             return Err(Errno::EINVAL);
@@ -167,7 +166,7 @@ impl Udp {
     }
 }
 
-/// The level of an option: UDP's and UDP-Lite's are the same.
+/// The level of an option: those of UDP and UDP-Lite are the same.
 fn option_level(level: u32) -> u32 {
     if level == UDP_LITE { UDP } else { level }
 }
@@ -222,7 +221,7 @@ impl Socket for Udp {
             return Err(Errno::EMSGSIZE);
         }
         let connected = self.connected_to();
-        // IPv6 alone looks at the address of a further part.
+        // Only IPv6 checks the address of a further part.
         let looks = begun.is_none() || self.base.domain == AF_INET6;
         let named = match message.to.filter(|_| looks) {
             Some(address) => self.named(&address)?,
@@ -237,7 +236,7 @@ impl Socket for Udp {
             (None, None) => connected.ok_or(Errno::EDESTADDRREQ)?,
         };
         let (to, mut from) = self.route(to)?;
-        // Where connect(2) or an earlier part asked, the option no longer matters.
+        // If connect(2) or an earlier part checked it, the option no longer matters.
         if begun.is_none() && named.is_some() {
             check_broadcast(&self.base, to.ip())?;
         }
@@ -255,7 +254,7 @@ impl Socket for Udp {
             len + begun.as_ref().map_or(0, |begun| begun.bytes.len()),
             to,
         )?;
-        // As on Linux an error that waits stays where there is nothing to send.
+        // As on Linux, a pending error is kept if there is nothing to send.
         self.mail.check_send()?;
         if let Some(ip) = ancillary.header.from {
             if ip.is_ipv4() != to.is_ipv4() {
@@ -276,7 +275,7 @@ impl Socket for Udp {
             bytes: Vec::new(),
         });
         if let Err(error) = append(&mut datagram.bytes, message.data) {
-            // As on Linux nothing of it is sent.
+            // As on Linux, none of it is sent.
             *begun = None;
             self.count_begun(0);
             return Err(error);
@@ -369,7 +368,7 @@ impl Socket for Udp {
         self.mail.option_set(&self.options, level, name);
         if (level, name) == (UDP, CORK) && self.options.value(UDP, CORK) == 0 {
             let begun = self.begun.lock_killable()?.take();
-            // As on Linux the option does not tell what becomes of the datagram.
+            // As on Linux, setting the option does not report what happens to the datagram.
             _ = self.finish(begun);
         }
         Ok(())

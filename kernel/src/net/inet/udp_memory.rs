@@ -6,18 +6,18 @@ use crate::arch::MAX_CPUS;
 use crate::mm::PAGE_SIZE;
 use crate::sync::Counter;
 
-/// Bytes that a socket may always have while the machine has not reached its last limit
+/// The bytes that a socket may always have unless the machine has reached its last limit
 /// (`net.ipv4.udp_rmem_min`).
 const LEAST: usize = 4096;
 
-/// Bytes that a CPU counts for itself.
+/// The bytes that a CPU counts locally.
 const BATCH: isize = 65536;
 
 /// Bytes of all waiting datagrams.
 static HELD: Counter<BATCH> = Counter::new();
 
-/// Above the first limit a socket gets [`LEAST`] bytes, above the last nothing; the second has no
-/// meaning for UDP.
+/// Above the first limit a socket gets [`LEAST`] bytes, above the last none; the second has no
+/// effect for UDP.
 pub static LIMITS: MemoryLimits = MemoryLimits::new(8);
 
 /// Pages of all waiting datagrams.
@@ -25,15 +25,15 @@ pub fn pages() -> usize {
     HELD.exactly().div_ceil(PAGE_SIZE)
 }
 
-/// A socket's datagrams took `before` bytes, and take `after` now.
+/// Changes the bytes charged for a socket's datagrams from `before` to `after`.
 pub fn changed(before: usize, after: usize) {
     HELD.add(after as isize - before as isize);
 }
 
-/// Whether a socket's datagrams may take `wanted` bytes with the next one.
+/// Whether a socket's datagrams may take `wanted` bytes including the next one.
 pub fn is_free(wanted: usize) -> bool {
     let [first, _, last] = LIMITS.get();
-    // The sum that is had without a look at each CPU is mostly far below.
+    // The approximate sum, which reads no other CPU's count, is usually far below.
     let quick = HELD.approximate().div_ceil(PAGE_SIZE);
     if quick + MAX_CPUS * (BATCH as usize).div_ceil(PAGE_SIZE) < first {
         return true;

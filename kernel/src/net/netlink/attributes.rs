@@ -1,7 +1,7 @@
 //! The attributes of a request: each has a length and a kind, and is padded to a multiple of 4
 //! bytes.
 
-/// Goes through attributes, up to one that is none.
+/// Iterates over attributes, until an invalid one.
 pub struct Attributes<'a>(pub &'a [u8]);
 
 impl<'a> Iterator for Attributes<'a> {
@@ -16,7 +16,7 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// The attribute of a kind; of several the last, as on Linux.
+/// The attribute of a kind; if there are several, the last, as on Linux.
 pub fn find(attributes: &[u8], kind: u16) -> Option<&[u8]> {
     let all = Attributes(attributes).filter(|one| one.0 == kind);
     all.last().map(|one| one.1)

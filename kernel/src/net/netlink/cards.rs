@@ -21,7 +21,7 @@ const NEW_LINK: u16 = 16;
 const NEW_ADDRESS: u16 = 20;
 const NEW_ROUTE: u16 = 24;
 const NEW_NEIGHBOUR: u16 = 28;
-/// The table of routes, and where they may be.
+/// The main routing table, and the scopes and types of routes.
 const MAIN: u8 = 254;
 const UNSPEC: u8 = 0;
 /// IFA_F_PERMANENT
@@ -45,16 +45,16 @@ const RTA_TABLE: u16 = 15;
 const RTA_PREF: u16 = 20;
 const RTA_UID: u16 = 25;
 const RTAX_MTU: u16 = 2;
-/// The metric of a route of IPv6 that names none.
+/// The metric of an IPv6 route for which none is given.
 const METRIC_V6: u32 = 1024;
-/// RTM_F_CLONED: it is one route that was looked for.
+/// RTM_F_CLONED: the result of a route look-up.
 const FOUND: u32 = 0x200;
 /// Attributes of neighbours.
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
 const NDA_CACHEINFO: u16 = 3;
 
-/// An address in an attribute, of the family.
+/// The address in an attribute, of the given family.
 fn ip(family: u32, data: &[u8]) -> Result<IpAddr> {
     let v4 = || <[u8; 4]>::try_from(data).map(IpAddr::from).ok();
     let v6 = || <[u8; 16]>::try_from(data).map(IpAddr::from).ok();
@@ -81,7 +81,8 @@ fn is_of(wanted: u32, ip: IpAddr) -> bool {
     wanted == AF_UNSPEC || wanted == family(ip)
 }
 
-/// RTM_SETLINK of an interface: flags, and attributes. EOPNOTSUPP for what cannot be changed.
+/// RTM_SETLINK for an interface: flags, and attributes. EOPNOTSUPP for values that cannot be
+/// changed.
 pub fn set_link(
     interface: &Arc<Interface>,
     flags: u32,
@@ -92,7 +93,8 @@ pub fn set_link(
         match kind {
             // IFLA_MTU
             4 => interface.set_mtu(number(data)?)?,
-            // IFLA_IFNAME, IFLA_TXQLEN, IFLA_ADDRESS, IFLA_EXT_MASK: only as they are.
+            // IFLA_IFNAME, IFLA_TXQLEN, IFLA_ADDRESS, IFLA_EXT_MASK: only with their present
+            // values.
             3 if cards::by_name(data).is_some_and(|one| one.index == interface.index) => {}
             13 if data == QUEUE.to_ne_bytes() => {}
             1 if data == interface.mac.0 => {}
@@ -107,7 +109,7 @@ pub fn set_link(
     Ok(())
 }
 
-/// RTM_NEWADDR and RTM_DELADDR of an interface with a card.
+/// RTM_NEWADDR and RTM_DELADDR for an interface with a card.
 ///
 /// # Errors
 /// EEXIST, EADDRNOTAVAIL, EINVAL, EOPNOTSUPP.
@@ -126,13 +128,13 @@ pub fn change_address(
     let mut address = Address::new(ip, bits)?;
     for (kind, data) in Attributes(attributes) {
         match kind {
-            // That of another end of a link makes a link of two.
+            // A different peer address would make a point-to-point link.
             IFA_ADDRESS if self::ip(of, data)? != ip => return Err(Errno::EOPNOTSUPP),
             IFA_BROADCAST => {
                 let all = <[u8; 4]>::try_from(data).map_err(|_| Errno::EINVAL)?;
                 address.broadcast = Some(Ipv4Addr::from(all));
             }
-            // Lifetimes other than for ever, and flags, are not kept.
+            // Lifetimes other than for ever, and flags, are not supported.
             IFA_CACHEINFO if data.get(4..8) != Some(&[0xff; 4]) => return Err(Errno::EOPNOTSUPP),
             IFA_LOCAL | IFA_ADDRESS | IFA_LABEL | IFA_CACHEINFO | IFA_FLAGS => {}
             _ => return Err(Errno::EOPNOTSUPP),
@@ -147,7 +149,7 @@ pub fn change_address(
 /// The fields of `struct rtmsg`, and the attributes of a route.
 struct Asked {
     route: Route,
-    /// Whether kind, metric and gateway are to be those of the route that is meant.
+    /// Whether kind, metric and gateway must match those of the route.
     has_metric: bool,
 }
 
@@ -334,7 +336,7 @@ impl Reply {
         self.end();
     }
 
-    /// RTM_NEWADDR for the addresses of all cards.
+    /// RTM_NEWADDR for the addresses of all interfaces with a card.
     pub fn card_addresses(&mut self, wanted: u32) {
         for interface in cards::all() {
             for at in 0.. {
@@ -383,10 +385,10 @@ impl Reply {
         }
     }
 
-    /// RTM_NEWROUTE for all routes of cards; `flush` sends what there is.
+    /// RTM_NEWROUTE for all routes of interfaces with a card; `flush` sends what is there.
     ///
     /// # Errors
-    /// ENOMEM, and those of `flush`.
+    /// ENOMEM, and the errors of `flush`.
     pub fn card_routes(&mut self, wanted: u32, flush: &mut Flush) -> Result<()> {
         for route in routing::sorted()? {
             if is_of(wanted, route.to.ip) {
@@ -457,7 +459,7 @@ impl Reply {
     /// RTM_NEWNEIGH for all neighbours.
     ///
     /// # Errors
-    /// ENOMEM, and those of `flush`.
+    /// ENOMEM, and the errors of `flush`.
     pub fn neighbours(&mut self, wanted: u32, flush: &mut Flush) -> Result<()> {
         let now = crate::net::ether::now();
         for shown in neighbours::all()? {
@@ -505,5 +507,5 @@ impl Reply {
     }
 }
 
-/// Sends what a reply has so far.
+/// Sends the part of a reply that is complete.
 pub type Flush<'a> = dyn FnMut(&mut Reply) -> Result<()> + 'a;

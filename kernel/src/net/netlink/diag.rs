@@ -21,12 +21,12 @@ use {
 
 /// SOCK_DIAG_BY_FAMILY
 pub const BY_FAMILY: u16 = 20;
-/// Bytes of the requests `struct inet_diag_req_v2`, `struct unix_diag_req` and
-/// `struct netlink_diag_req`.
+/// The sizes of the requests `struct inet_diag_req_v2`, `struct unix_diag_req` and `struct
+/// netlink_diag_req`.
 const INET_REQUEST: usize = 56;
 const UNIX_REQUEST: usize = 24;
 const NETLINK_REQUEST: usize = 20;
-/// The protocols of IP that can be asked for, IPPROTO_RAW being all that raw sockets have.
+/// The IP protocols that can be requested; IPPROTO_RAW stands for all raw sockets.
 const PROTOCOLS: [u32; 4] = [
     TCP,
     IPPROTO_UDP as u32,
@@ -37,39 +37,39 @@ const TCP: u32 = IPPROTO_TCP as u32;
 /// All protocols of netlink (`NDIAG_PROTO_ALL`), and NDIAG_SHOW_MEMINFO.
 const ALL_PROTOCOLS: u32 = 255;
 const NETLINK_MEMORY: u32 = 1;
-/// Attributes (`enum` of INET_DIAG_); the bit before that of the number asks for one.
+/// Attributes (`enum` of INET_DIAG_); the bit for number N - 1 requests attribute N.
 const MEMORY: u16 = 1;
 const INFO: u16 = 2;
 const CONGESTION: u16 = 4;
 const SOCKET_MEMORY: u16 = 7;
 const V6_ONLY: u16 = 11;
-/// Attributes (`enum` of UNIX_DIAG_); the bit of the number asks for one.
+/// Attributes (`enum` of UNIX_DIAG_); the bit with the number requests one.
 const UNIX_NAME: u16 = 0;
 const UNIX_PEER: u16 = 2;
 const UNIX_QUEUE: u16 = 4;
 const UNIX_MEMORY: u16 = 5;
 const UNIX_USER: u16 = 7;
-/// States, as all families number them.
+/// States, which all families number alike.
 const ESTABLISHED: u8 = 1;
 const CLOSED: u8 = 7;
 const LISTENS: u8 = 10;
-/// A dump: which sockets it lists, and how far it is.
+/// A dump: which sockets it lists, and its progress.
 pub struct Dump {
     family: u32,
-    /// The protocol of IP sockets, or of netlink sockets, where it may be all.
+    /// The protocol of IP sockets, or of netlink sockets, for which it may be all.
     protocol: u32,
-    /// A bit for each state that is wanted.
+    /// A bit for each requested state.
     states: u32,
-    /// The attributes that are asked for.
+    /// The requested attributes.
     shown: u32,
     next: usize,
-    /// How far it is among the ends of connections without a socket, which come last.
+    /// The progress among the ends of connections without a socket, which come last.
     left: u64,
 }
 
 impl Dump {
-    /// The dump that a request asks for. EINVAL for a request that is none, ENOENT for another
-    /// family or protocol.
+    /// The dump that a request asks for. EINVAL for an invalid request, ENOENT for another family
+    /// or protocol.
     pub fn new(body: &[u8]) -> Result<Self> {
         let family = body.first().copied().unwrap_or(0).into();
         let word = |at: usize| {
@@ -115,7 +115,7 @@ impl Dump {
         base.domain == self.family && of_protocol && self.states >> state(socket) & 1 != 0
     }
 
-    /// Lists sockets until the reply is full, and says whether there may be more.
+    /// Lists sockets until the reply is full, and returns whether there may be more.
     pub fn continue_dump(&mut self, reply: &mut Reply) -> bool {
         let mut next = self.next;
         let more = socket_table::each_from(&mut next, |socket| {
@@ -133,7 +133,7 @@ impl Dump {
         more || inet && self.protocol == TCP && self.continue_left(reply)
     }
 
-    /// Goes on with the ends of connections without a socket.
+    /// Continues with the ends of connections without a socket.
     fn continue_left(&mut self, reply: &mut Reply) -> bool {
         while cond_resched_killable().is_ok()
             && let Some((left, behind)) = connections::left_from(self.left)
@@ -150,8 +150,8 @@ impl Dump {
     }
 }
 
-/// The bytes that wait to be read and to be sent; of a socket that listens, how many connections do
-/// and may.
+/// The number of bytes that wait to be read and to be sent; for a listening socket, the number of
+/// waiting connections and its maximum.
 fn queues(socket: &dyn Socket) -> [u32; 2] {
     let waiting = socket.backlog().or_else(|| socket.waiting().ok());
     let (received, sent) = waiting.unwrap_or_default();
@@ -213,7 +213,7 @@ fn put_inet(reply: &mut Reply, socket: &dyn Socket, shown: u32) {
 
 /// Describes an end of a connection that waits without a socket.
 fn put_left(reply: &mut Reply, left: &Left) {
-    /// The timer that runs is that of such ends.
+    /// The kind of the timer of such ends.
     const TIMER: u8 = 3;
     let (own, peer) = (left.tuple.local, left.tuple.peer);
     let mut message = [0; 72];

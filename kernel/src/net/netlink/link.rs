@@ -36,20 +36,20 @@ struct Info {
     change: u32,
 }
 
-/// An interface, as a request names it.
+/// An interface identified by a request.
 pub struct Named<'a> {
     info: Info,
     attributes: &'a [u8],
 }
 
 impl<'a> Named<'a> {
-    /// EINVAL for a body that is too short.
+    /// EINVAL if the body is too short.
     pub fn read(body: &'a [u8]) -> Result<Self> {
         let (info, attributes) = Info::read_from_prefix(body).map_err(|_| Errno::EINVAL)?;
         Ok(Named { info, attributes })
     }
 
-    /// The interface with a card that is named.
+    /// The interface with a card that it identifies.
     pub fn card(&self) -> Option<&'static Arc<Interface>> {
         if self.info.index > 0 {
             return cards::by_index(self.info.index as u32);
@@ -57,7 +57,7 @@ impl<'a> Named<'a> {
         cards::by_name(find(self.attributes, IFLA_NAME)?)
     }
 
-    /// Whether the named interface is `lo`; `None` if none is named.
+    /// Whether it identifies `lo`; `None` if it identifies none.
     fn is_lo(&self) -> Option<bool> {
         if self.info.index > 0 {
             return Some(self.info.index as u32 == INDEX);
@@ -76,7 +76,7 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// RTM_SETLINK: EOPNOTSUPP for a value that is not the present one.
+    /// RTM_SETLINK: EOPNOTSUPP for a value that differs from the present one.
     pub fn set(&self) -> Result<()> {
         self.check()?;
         let Info { flags, change, .. } = self.info;
@@ -101,7 +101,7 @@ impl<'a> Named<'a> {
     }
 
     /// RTM_NEWLINK: for `lo` as RTM_SETLINK, but EEXIST with NLM_F_EXCL, and EOPNOTSUPP with
-    /// NLM_F_REPLACE. For another link EOPNOTSUPP, or ENODEV where none was to be made.
+    /// NLM_F_REPLACE. For another link EOPNOTSUPP, or ENODEV without NLM_F_CREATE.
     pub fn make(&self, request: Header) -> Result<()> {
         if self.info.index < 0 {
             return Err(Errno::EINVAL);
@@ -122,14 +122,14 @@ impl<'a> Named<'a> {
     }
 }
 
-/// Whether an attribute, with or without the zero behind it, is the name of `lo`.
+/// Whether an attribute, with or without a final zero, is the name of `lo`.
 fn is_name(given: &[u8]) -> bool {
     let name = NAME.split(|&byte| byte == 0).next();
     given.split(|&byte| byte == 0).next() == name
 }
 
-/// RTM_NEWADDR and RTM_DELADDR. Of `lo`: EEXIST for an address that there is, unless it may be
-/// replaced; EOPNOTSUPP for another, and for its end. ENODEV for an interface that there is not.
+/// RTM_NEWADDR and RTM_DELADDR. For `lo`: EEXIST for an existing address, unless it may be
+/// replaced; EOPNOTSUPP for another one, and for deletion. ENODEV if the interface does not exist.
 pub fn change_address(request: Header, body: &[u8]) -> Result<()> {
     // `struct ifaddrmsg`
     let ([family, bits, _, _], rest) =

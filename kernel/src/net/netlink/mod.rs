@@ -43,13 +43,13 @@ use zerocopy::{FromBytes, IntoBytes};
 const ROUTE: u32 = 0;
 const DIAG: u32 = 4;
 const UEVENT: u32 = 15;
-/// The most bytes of requests in one message.
+/// The maximum size of the requests in one message.
 const MAX_REQUEST: usize = 4096;
-/// What Linux keeps of the buffer of sent messages (`netlink_sendmsg`).
+/// The overhead that Linux subtracts from the buffer of sent messages (`netlink_sendmsg`).
 const RESERVED: usize = 32;
 
-/// Where messages go: the port of a socket, or 0 for the kernel; and the number of a group, which
-/// gets copies, or 0 for none.
+/// The destination of messages: the port of a socket, or 0 for the kernel; and the number of a
+/// group, whose members get copies, or 0 for none.
 #[derive(Clone, Copy, Default)]
 struct Destination {
     port: u32,
@@ -57,27 +57,27 @@ struct Destination {
 }
 
 impl Destination {
-    /// As an address of those who sent there, or get sent there, names it.
+    /// The address of this destination.
     fn name(self) -> Name {
         let groups = self.group.checked_sub(1).map_or(0, |bit| 1 << bit);
         Name::Netlink(self.port, groups)
     }
 }
 
-/// A socket.
+/// A netlink socket.
 pub struct Netlink {
     base: Base,
     options: Options,
     inbox: Arc<Channel>,
     /// Its port, once it has one.
     port: Once<Claim>,
-    /// Where it is connected to.
+    /// The destination to which it is connected.
     peer: Mutex<Option<Destination>>,
-    /// A dump that goes on as it is read, and the request that it answers.
+    /// A dump that continues as it is read, and the request that it answers.
     dump: SleepMutex<Option<(Dump, Header)>>,
 }
 
-/// A new socket.
+/// Creates a socket.
 pub fn new(kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
     if !matches!(kind, DATAGRAM | RAW) {
         return Err(Errno::ESOCKTNOSUPPORT);
@@ -99,28 +99,28 @@ pub fn new(kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
     })?)
 }
 
-/// Puts `bytes` into a netlink socket, for its owner to receive.
+/// Queues `bytes` in a netlink socket, for its owner to receive.
 ///
 /// # Errors
-/// ENOTSOCK, EINVAL: it is none; ENOBUFS.
+/// ENOTSOCK, EINVAL: it is not one; ENOBUFS.
 pub fn notify(file: &File, bytes: &[u8]) -> Result<()> {
     of(file)?.post(bytes)
 }
 
-/// The netlink socket that an open file is; ENOTSOCK or EINVAL.
+/// The netlink socket of an open file; ENOTSOCK or EINVAL.
 fn of(file: &File) -> Result<Arc<Netlink>> {
     let file = file.ops_as::<SocketFile>().ok_or(Errno::ENOTSOCK)?;
     let socket: Arc<dyn Any + Send + Sync> = file.socket().clone();
     socket.downcast().map_err(|_| Errno::EINVAL)
 }
 
-/// Whether an open file can receive messages; ENOTSOCK or EINVAL.
+/// Checks that an open file can receive messages; ENOTSOCK or EINVAL.
 pub fn check(file: &File) -> Result<()> {
     of(file).map(|_| ())
 }
 
 impl Netlink {
-    /// The port, which it has from here on.
+    /// The port; if it has none, it gets one.
     ///
     /// # Errors
     /// ENOMEM.
@@ -128,12 +128,12 @@ impl Netlink {
         Ok(self.port.try_call_once(|| Claim::any(self))?.port)
     }
 
-    /// The port, or 0 as long as it has none.
+    /// The port, or 0 while it has none.
     fn own_port(&self) -> u32 {
         self.port.get().map_or(0, |claim| claim.port)
     }
 
-    /// Takes this port, or any for 0.
+    /// Claims this port, or any for 0.
     fn take_port(self: &Arc<Self>, port: u32) -> Result<()> {
         if let Some(claim) = self.port.get() {
             return match claim.port == port {
@@ -157,10 +157,10 @@ impl Netlink {
             .map_err(|_| Errno::ENOBUFS)
     }
 
-    /// The destination that an address names.
+    /// The destination of an address.
     ///
     /// # Errors
-    /// EINVAL; EPERM: others than the kernel are for administrators.
+    /// EINVAL; EPERM: only administrators may send to others than the kernel.
     fn destination(&self, address: &Address) -> Result<Destination> {
         let [port, groups] = ends(address)?;
         if (port, groups) != (0, 0) {
@@ -173,17 +173,17 @@ impl Netlink {
         Ok(Destination { port, group })
     }
 
-    /// Sends to the socket that has a port, waiting until there is room.
+    /// Sends to the socket with a port, waiting until there is room.
     ///
     /// # Errors
-    /// ECONNREFUSED: there is none, or it is connected elsewhere. EAGAIN, and those of a wait.
+    /// ECONNREFUSED: there is none, or it is connected elsewhere. EAGAIN, and the errors of a wait.
     fn send_to(&self, bytes: &[u8], to: Destination, sender: Sender, wait: &Wait) -> Result<usize> {
         let target = port::holder(self.base.protocol, to.port).ok_or(Errno::ECONNREFUSED)?;
         let connected = *target.peer.lock();
         if connected.is_some_and(|peer| peer.port != self.own_port()) {
             return Err(Errno::ECONNREFUSED);
         }
-        // A wait does not keep the socket, which then would not end it.
+        // The wait does not hold the socket, since its close must end the wait.
         let inbox = target.inbox.clone();
         drop(target);
         put(&inbox, bytes, self.from(to), sender, wait).map_err(|error| match error {
@@ -192,8 +192,8 @@ impl Netlink {
         })
     }
 
-    /// Sends a copy to every socket that listens to the group, but for itself and for the one that
-    /// the message goes to anyway. One without room learns that it lost something.
+    /// Sends a copy to every member of the group, except itself and the socket to which the message
+    /// goes anyway. A socket without room is notified that it lost a message.
     fn send_to_group(&self, bytes: &[u8], to: Destination, sender: Sender) {
         let base = &self.base;
         socket_table::each(|socket| {
@@ -219,7 +219,7 @@ impl Netlink {
         });
     }
 
-    /// The sender of a message that went to `to`, as its receivers see it.
+    /// The source of a message to `to`, as its receivers see it.
     fn from(&self, to: Destination) -> Name {
         let port = self.own_port();
         Destination { port, ..to }.name()
@@ -241,7 +241,7 @@ impl Netlink {
 
     fn handle(self: &Arc<Self>, request: Header, body: &[u8]) -> Result<()> {
         let mut reply = Reply::new(request, self.port()?)?;
-        // A message that requests nothing is only acknowledged.
+        // A message without a request is only acknowledged.
         let asks = request.flags & REQUEST != 0 && request.kind >= LEAST;
         let dumped = match self.base.protocol {
             _ if !asks => Ok(false),
@@ -274,7 +274,7 @@ impl Netlink {
         self.post(&reply.bytes)
     }
 
-    /// Sockets are listed in a dump alone; EBUSY while another goes on.
+    /// Begins a dump, the only way to list sockets; EBUSY during another one.
     fn begin_dump(&self, request: Header, body: &[u8]) -> Result<()> {
         if request.kind != diag::BY_FAMILY {
             return Err(Errno::EINVAL);
@@ -291,7 +291,7 @@ impl Netlink {
         Ok(())
     }
 
-    /// Goes on with a dump, by one message, if at least half of the room is free.
+    /// Continues a dump by one message, if at least half of the room is free.
     fn continue_dump(&self) -> Result<()> {
         let mut current = self.dump.lock_killable()?;
         if let Some((dump, request)) = &mut *current
@@ -308,9 +308,9 @@ impl Netlink {
     }
 }
 
-/// The port and the groups that an address names; EINVAL.
+/// The port and the groups in an address; EINVAL.
 fn ends(address: &Address) -> Result<[u32; 2]> {
-    // `struct sockaddr_nl`, without its family and the two bytes behind that.
+    // `struct sockaddr_nl`, without its family and the two bytes after it.
     let named = address.rest().get(2..).unwrap_or_default();
     match <[u32; 2]>::read_from_prefix(named) {
         Ok((ends, _)) if address.family() == AF_NETLINK => Ok(ends),
@@ -318,7 +318,7 @@ fn ends(address: &Address) -> Result<[u32; 2]> {
     }
 }
 
-/// Puts a message into a socket's inbox.
+/// Queues a message in a socket's inbox.
 fn put(inbox: &Channel, bytes: &[u8], from: Name, sender: Sender, wait: &Wait) -> Result<usize> {
     let ancillary = Ancillary {
         credentials: Some(sender),
@@ -402,7 +402,7 @@ impl Socket for Netlink {
             self.send_to_group(&bytes, to, sender);
         }
         match to.port {
-            // What is for a group is a request as well, unless it is larger than any.
+            // A message for a group is also a request, unless it is larger than any.
             0 if len > MAX_REQUEST => Ok(len),
             0 => self.request(&bytes).map(|()| len),
             _ => self.send_to(&bytes, to, sender, wait),

@@ -9,15 +9,15 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use linux_raw_sys::general::CAP_NET_ADMIN;
 
-/// The level.
+/// The level of these options.
 pub const SOL_NETLINK: u32 = 270;
 /// Membership of one group.
 const ADD_MEMBERSHIP: u32 = 1;
 const DROP_MEMBERSHIP: u32 = 2;
 /// The groups, as words of bits.
 pub const LIST_MEMBERSHIPS: u32 = 9;
-/// Switches: control messages with the group of a message, errors and overruns of messages to
-/// groups, and how requests are acknowledged. No error has a text for NETLINK_EXT_ACK.
+/// Switches: control messages with the group of a message, errors and overruns of group messages,
+/// and the form of acknowledgements. No error has a text for NETLINK_EXT_ACK.
 pub const PKTINFO: u32 = 3;
 const BROADCAST_ERROR: u32 = 4;
 pub const NO_ENOBUFS: u32 = 5;
@@ -36,16 +36,16 @@ const _: () = assert!(abi::options::NETLINK.is_handled_by(&[
     EXT_ACK as u64,
 ]));
 
-/// The least number of groups of a protocol, and that of NETLINK_ROUTE (RTNLGRP_MAX).
+/// The minimum number of groups of a protocol, and that of NETLINK_ROUTE (RTNLGRP_MAX).
 const GROUPS: u32 = 32;
 const ROUTE_GROUPS: u32 = 36;
-/// Groups for administrators: RTNLGRP_IPV4_MROUTE_R and RTNLGRP_IPV6_MROUTE_R.
+/// Groups that require privileges: RTNLGRP_IPV4_MROUTE_R and RTNLGRP_IPV6_MROUTE_R.
 const GUARDED: [u32; 2] = [30, 31];
 
 /// The options of a socket.
 #[derive(Default)]
 pub struct Options {
-    /// A bit for the number of each that is on.
+    /// A bit for each option that is on, by its number.
     switches: AtomicU32,
     /// A bit for each group, from 1 on.
     groups: AtomicU64,
@@ -61,7 +61,7 @@ fn count(protocol: u32) -> u32 {
     }
 }
 
-/// EPERM for a group that not everybody may listen to.
+/// EPERM for a group that requires privileges.
 fn check_group(protocol: u32, group: u32) -> Result<()> {
     if protocol == ROUTE && GUARDED.contains(&group) {
         require(CAP_NET_ADMIN)?;
@@ -70,22 +70,22 @@ fn check_group(protocol: u32, group: u32) -> Result<()> {
 }
 
 impl Options {
-    /// Whether one is on.
+    /// Whether an option is on.
     pub fn is_on(&self, name: u32) -> bool {
         self.switches.load(Acquire) >> name & 1 != 0
     }
 
-    /// The first 32 groups, as addresses name them.
+    /// The first 32 groups, as in addresses.
     pub fn groups(&self) -> u32 {
         self.groups.load(Acquire) as u32
     }
 
-    /// Whether it listens to a group.
+    /// Whether the socket is a member of a group.
     pub fn listens_to(&self, group: u32) -> bool {
         self.groups.load(Acquire) >> (group - 1) & 1 != 0
     }
 
-    /// Checks the groups of an address that the socket shall be bound to.
+    /// Checks the groups of an address to which the socket is to be bound.
     pub fn check(&self, protocol: u32, groups: u32) -> Result<()> {
         let named = |group: u32| groups >> (group - 1) & 1 != 0;
         GUARDED
@@ -94,7 +94,7 @@ impl Options {
             .try_for_each(|group| check_group(protocol, group))
     }
 
-    /// Listens to these of the first 32 groups, and to no others of them.
+    /// Sets the membership of the first 32 groups.
     pub fn listen(&self, groups: u32) {
         if groups != 0 {
             self.listed.store(true, Release);
@@ -105,7 +105,7 @@ impl Options {
 
     /// setsockopt(SOL_NETLINK)
     pub fn set(&self, protocol: u32, name: u32, value: &[u8]) -> Result<()> {
-        // As on Linux a value that is too short is 0.
+        // As on Linux, a value that is too short is 0.
         let given = number(value).unwrap_or(0) as u32;
         match name {
             ADD_MEMBERSHIP | DROP_MEMBERSHIP => {

@@ -8,12 +8,12 @@ use crate::sync::Mutex;
 use crate::task::current;
 use alloc::sync::{Arc, Weak};
 
-/// The sockets by their protocols and ports.
+/// The sockets by protocol and port.
 static PORTS: Mutex<HashMap<(u32, u32), Weak<Netlink>>> = Mutex::new(hash::new());
-/// Ports for sockets beside a process's first are from here on.
+/// The first port for further sockets of a process.
 const FURTHER: u32 = 1 << 31;
 
-/// A port that a socket has until this goes.
+/// The claim of a socket on a port, which is released when this is dropped.
 pub struct Claim {
     protocol: u32,
     /// The port.
@@ -21,7 +21,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Takes that port for `socket`.
+    /// Claims a port for `socket`.
     ///
     /// # Errors
     /// EADDRINUSE, ENOMEM.
@@ -36,8 +36,7 @@ impl Claim {
         Ok(Claim { protocol, port })
     }
 
-    /// Takes the port that is the process's number or, where another socket has that, any of those
-    /// further on.
+    /// Claims the process's number as the port or, if another socket has that, any further port.
     ///
     /// # Errors
     /// ENOMEM.
@@ -59,7 +58,7 @@ impl Drop for Claim {
     }
 }
 
-/// The socket that has that port.
+/// The socket with that port.
 pub fn holder(protocol: u32, port: u32) -> Option<Arc<Netlink>> {
     let found = PORTS.lock().get(&(protocol, port)).cloned();
     found?.upgrade()

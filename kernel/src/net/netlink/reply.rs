@@ -7,10 +7,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// Kinds of messages: the result of a request, and the end of a dump.
 const ERROR: u16 = 2;
 pub const DONE: u16 = 3;
-/// The first kind that asks for something (NLMSG_MIN_TYPE).
+/// The first kind of messages that are requests (NLMSG_MIN_TYPE).
 pub const LEAST: u16 = 0x10;
-/// Flags: the message is a request; the reply has several parts; a reply is wanted; all objects
-/// are; the acknowledgement leaves the body of the request out.
+/// Flags: the message is a request; the reply has several parts; an acknowledgement is requested;
+/// all objects are requested; the acknowledgement omits the body of the request.
 pub const REQUEST: u16 = 1;
 pub const MULTI: u16 = 2;
 pub const ACKNOWLEDGE: u16 = 4;
@@ -23,7 +23,7 @@ const CAPPED: u16 = 0x100;
 #[repr(C)]
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
 pub struct Header {
-    /// Bytes, with the header's own.
+    /// The length in bytes, including the header.
     pub len: u32,
     /// The kind of message.
     pub kind: u16,
@@ -35,22 +35,21 @@ pub struct Header {
     pub port: u32,
 }
 
-/// Bytes of a reply after which the rest of a dump is another.
+/// The size from which the rest of a dump goes into another reply.
 pub const BATCH: usize = 4096;
-/// The room of a reply: more than a message needs is left in it as long as it is shorter than a
-/// batch.
+/// The room of a reply: while it is shorter than a batch, it has more room than a message needs.
 const ROOM: usize = 2 * BATCH;
 
-/// Bytes of a header.
+/// The size of a header.
 pub const HEADER: usize = size_of::<Header>();
 
-/// The outcome of a request.
+/// The result of a request.
 pub enum Acknowledgement<'a> {
-    /// The request was done.
+    /// The request was executed.
     Done,
-    /// The request failed; its body goes with the error.
+    /// The request failed; its body is included in the error.
     Failed(Errno, &'a [u8]),
-    /// The request failed; its body is left out (NETLINK_CAP_ACK).
+    /// The request failed; its body is omitted (NETLINK_CAP_ACK).
     Short(Errno),
 }
 
@@ -64,7 +63,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// To a request of the socket with this port.
+    /// A reply to a request of the socket with this port.
     pub fn new(request: Header, port: u32) -> Result<Self> {
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(ROOM).map_err(|_| Errno::ENOBUFS)?;
@@ -76,7 +75,7 @@ impl Reply {
         })
     }
 
-    /// Whether the rest of a dump is to be another reply.
+    /// Whether the rest of a dump must go into another reply.
     pub fn is_full(&self) -> bool {
         self.bytes.len() >= BATCH
     }
@@ -100,7 +99,7 @@ impl Reply {
         &mut self.bytes[self.start + HEADER..]
     }
 
-    /// Adds an attribute, whose length and kind come first, filled up to a multiple of 4 bytes.
+    /// Adds an attribute, which begins with its length and kind, padded to a multiple of 4 bytes.
     pub fn attribute(&mut self, kind: u16, data: &[u8]) {
         let len = (4 + data.len()) as u16;
         self.bytes.extend_from_slice(&len.to_ne_bytes());
@@ -133,7 +132,7 @@ impl Reply {
         self.end();
     }
 
-    /// The end of a dump.
+    /// Ends a dump.
     pub fn done(&mut self) {
         self.begin(DONE, MULTI, &[0; 4]);
         self.end();

@@ -31,7 +31,7 @@ const DELETE_NEIGHBOUR: u16 = 29;
 const GET_NEIGHBOUR: u16 = 30;
 const NEW_RULE: u16 = 32;
 const GET_RULE: u16 = 34;
-/// Requests that change something; all others get EOPNOTSUPP.
+/// Requests that change something; others get EOPNOTSUPP.
 const _: () = {
     let handled = [
         NEW_LINK as u64,
@@ -45,7 +45,7 @@ const _: () = {
     ];
     assert!(abi::options::ROUTE.is_handled_by(&handled));
 };
-/// The last kind that asks something of the routes; every fourth from 18 on only reads.
+/// The last kind of requests about routing; every fourth from 18 on only reads.
 const LAST: u16 = 0x7f;
 /// IFF_LOWER_UP
 const LOWER_UP: u32 = 0x1_0000;
@@ -61,27 +61,27 @@ const TO_LOCAL: u8 = 2;
 const TO_ALL: u8 = 3;
 const BY_KERNEL: u8 = 2;
 const BY_NOBODY: u8 = 0;
-/// Tables of routes, and where the kernel looks first, then and last.
+/// Routing tables, in the order in which the kernel searches them.
 const LOCAL: u8 = 255;
 const MAIN: u8 = 254;
 const RULES: [(u32, u8); 3] = [(0, LOCAL), (32766, MAIN), (32767, 253)];
-/// RTM_F_LOOKUP_TABLE: the table where a route was found is asked for.
+/// RTM_F_LOOKUP_TABLE: the table in which a route was found is requested.
 const ASKS_TABLE: u32 = 0x1000;
-/// The table and the origin of routes that there always are.
+/// The table and the origin of permanent routes.
 const OWN: [u8; 2] = [LOCAL, BY_KERNEL];
-/// RTM_F_CLONED and RTCF_LOCAL: of IPv4, it is one route that was looked for, to this machine.
+/// RTM_F_CLONED and RTCF_LOCAL: for IPv4, the result of a look-up, a route to this machine.
 const FOUND: u32 = 0x200;
 const FOUND_LOCAL: u32 = 0x8000_0000;
-/// RTCF_BROADCAST: it leads to all.
+/// RTCF_BROADCAST: a broadcast route.
 const FOUND_BROADCAST: u32 = 0x1000_0000;
-/// Bytes of `struct rtmsg`, and the attribute that names a destination.
+/// The size of `struct rtmsg`, and the attribute for a destination.
 const ROUTE: usize = 12;
 const DESTINATION: u16 = 1;
 
-/// Answers a request; true if that was a dump, whose end is to follow. EPERM without the right to
-/// change anything, EOPNOTSUPP for unknown requests.
+/// Answers a request; true if that was a dump, whose end must follow. EPERM without the right to
+/// make changes, EOPNOTSUPP for unknown requests.
 pub fn handle(reply: &mut Reply, request: Header, body: &[u8], flush: &mut Flush) -> Result<bool> {
-    // The flags mean something else where something is to be made.
+    // The flags have another meaning for requests that create something.
     let dump = request.kind % 4 == 2 && request.flags & DUMP != 0;
     let family = body.first().map_or(AF_UNSPEC, |&family| family.into());
     if request.kind % 4 != 2 {
@@ -115,7 +115,7 @@ pub fn handle(reply: &mut Reply, request: Header, body: &[u8], flush: &mut Flush
         GET_NEIGHBOUR if dump => reply.neighbours(family, flush)?,
         GET_ROUTE => reply.route_to(body)?,
         GET_RULE if dump => reply.rules(family),
-        // There is nothing else of the kind.
+        // There are no other objects of these kinds.
         NEW_LINK..=LAST if dump => {}
         NEW_LINK => Named::read(body)?.make(request)?,
         SET_LINK => Named::read(body)?.set()?,
@@ -149,7 +149,7 @@ impl Reply {
         self.attribute(6, b"noqueue\0");
         self.attribute(1, &[0; 6]);
         self.attribute(2, &[0; 6]);
-        // Packets and bytes that came and went; none was lost.
+        // Packets and bytes received and sent; none was dropped.
         let both = |event| of(event, false) + of(event, true);
         let mut counts = [0u64; 25];
         counts[..2].fill(both(Event::Packets));
@@ -171,7 +171,7 @@ impl Reply {
             self.attribute(11, &[KERNEL_LO]);
         }
         self.attribute(8, &u32::from(PERMANENT).to_ne_bytes());
-        // Valid and preferred for ever, since the machine began.
+        // Valid and preferred for ever, since boot.
         self.attribute(6, [u32::MAX, u32::MAX, 0, 0].as_bytes());
         self.end();
     }
@@ -199,7 +199,7 @@ impl Reply {
         }
     }
 
-    /// RTM_NEWROUTE: `struct rtmsg` and attributes RTA_*, to be ended by the caller.
+    /// RTM_NEWROUTE: `struct rtmsg` and attributes RTA_*; the caller ends the message.
     fn route(
         &mut self,
         [table, origin]: [u8; 2],
@@ -228,7 +228,7 @@ impl Reply {
         self.attribute(20, &[0]);
     }
 
-    /// The route to an address. EINVAL where none is named, ENETUNREACH.
+    /// The route to an address. EINVAL if none is given, ENETUNREACH.
     fn route_to(&mut self, body: &[u8]) -> Result<()> {
         let to = destination(body).ok_or(Errno::EINVAL)?;
         if !is_local(to) {
@@ -253,7 +253,7 @@ impl Reply {
             IpAddr::V6(ip) => {
                 let which = [AF_INET6 as u8, 128, TO_LOCAL, UNIVERSE];
                 self.route(OWN, which, &ip.octets(), 0, 0);
-                // From any address, which has 128 bits too.
+                // The source prefix has 128 bits too.
                 self.put_any_source();
                 self.attribute(7, &ip.octets());
                 self.put_metric();
@@ -263,7 +263,7 @@ impl Reply {
         Ok(())
     }
 
-    /// RTM_NEWRULE: which tables are looked at, in order.
+    /// RTM_NEWRULE: the tables that are searched, in order.
     fn rules(&mut self, family: u32) {
         for (of, count) in [(AF_INET, 3), (AF_INET6, 2)] {
             for (priority, table) in RULES.into_iter().take(count) {
@@ -280,7 +280,7 @@ impl Reply {
     }
 }
 
-/// The address that a request for a route names.
+/// The address in a request for a route.
 fn destination(body: &[u8]) -> Option<IpAddr> {
     let data = find(body.get(ROUTE..)?, DESTINATION)?;
     let v4 = || <[u8; 4]>::try_from(data).map(IpAddr::from);

@@ -17,34 +17,34 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use linux_raw_sys::general::{IN_CREATE, S_IFSOCK};
 use linux_raw_sys::net::AF_UNIX;
 
-/// Bytes of `sun_path`.
+/// The size of `sun_path`.
 const PATH_MAX: usize = 108;
 
-/// How many names there are for sockets that are bound anywhere.
+/// The number of names for sockets that are bound automatically.
 const ANYWHERE: u32 = 1 << 20;
 
-/// The socket that a name stands for.
+/// The identity of a name.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
-    /// An abstract name, with its leading zero byte, of sockets of one kind.
+    /// An abstract name, with its leading zero byte, for sockets of one kind.
     Abstract(u32, Arc<[u8]>),
     /// The device and number of a path's inode.
     Inode(u64, u64),
 }
 
-/// The named sockets, by the key of their names.
+/// The named sockets, by the identity of their names.
 static BOUND: Mutex<HashMap<Key, Weak<dyn Socket>>> = Mutex::new(hash::new());
 
 /// The name of a socket.
 pub struct Bound {
     kind: u32,
     name: Arc<Mutex<Name>>,
-    /// With the place of a path's name: it stays, and so does the number of its inode.
+    /// With the path of a name in the file system, which keeps the number of its inode in use.
     key: Mutex<Option<(Key, Option<Path>)>>,
 }
 
 impl Bound {
-    /// A socket of this kind that is not bound; `name` is the name that it shows.
+    /// An unbound socket of this kind; `name` is the name that it shows.
     ///
     /// # Errors
     /// ENOMEM.
@@ -66,7 +66,7 @@ impl Bound {
         matches!(*self.name.lock(), Name::Unix(_))
     }
 
-    /// bind(2) for `socket`, whose name this is. The inode of a path gets its permissions.
+    /// bind(2) for `socket`, whose name this is. The inode of a path gets these permissions.
     pub fn bind(
         &self,
         address: &Address,
@@ -147,7 +147,7 @@ impl Drop for Bound {
         if let Some((key, place)) = self.key.get_mut().take() {
             let gone = BOUND.lock().remove(&key);
             drop(gone);
-            // The file system may end with it.
+            // The file system may be freed with it.
             drop(place);
         }
     }
@@ -165,7 +165,7 @@ fn until_zero(path: &[u8]) -> &[u8] {
     path.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// Makes the inode of a socket, in the directory that is returned with it.
+/// Creates the inode of a socket; returns it with its directory.
 fn make(path: &[u8], permissions: u32) -> Result<(Path, Arc<Dentry>)> {
     let context = current().fs();
     let (directory, last) = Walk::new(&context).parent(None, path)?;
@@ -188,8 +188,7 @@ fn make(path: &[u8], permissions: u32) -> Result<(Path, Arc<Dentry>)> {
     }
 }
 
-/// The socket that has the name `address`, an abstract one being looked for among those of one
-/// kind.
+/// The socket with the name `address`; an abstract name is looked up among those of one kind.
 pub fn find(address: &Address, kind: u32) -> Result<Arc<dyn Socket>> {
     check(address)?;
     let path = address.rest();

@@ -39,12 +39,12 @@ pub struct Connected {
     bound: Bound,
     link: Once<Link>,
     listener: Once<Arc<Listener>>,
-    /// Held while it becomes the one or the other.
+    /// Held while it becomes connected or starts to listen.
     becoming: SleepMutex<()>,
 }
 
 impl Connected {
-    /// A socket that is not connected.
+    /// Creates an unconnected socket.
     pub fn new(kind: u32) -> Result<Arc<Self>> {
         Self::named(kind, Name::Unnamed)
     }
@@ -59,7 +59,7 @@ impl Connected {
         })
     }
 
-    /// Two that are connected to one another.
+    /// Creates two connected sockets.
     pub fn pair(kind: u32) -> Result<[Arc<Self>; 2]> {
         let (a, b) = (Self::new(kind)?, Self::new(kind)?);
         let who = Peer::current();
@@ -93,8 +93,8 @@ impl Connected {
         Ok(channel)
     }
 
-    /// Makes both channels of a connection: `other` gets its end at once, and this socket's is
-    /// returned.
+    /// Creates both channels of a connection: `other` gets its end at once, and this socket's end
+    /// is returned.
     fn connect_to(&self, other: &Self, own: Peer, others: Peer) -> Result<Link> {
         let (there, back) = (other.channel_from(self)?, self.channel_from(other)?);
         other.link.call_once(|| Link {
@@ -111,7 +111,7 @@ impl Connected {
         })
     }
 
-    /// The connection is accepted, or will never be.
+    /// The connection was accepted, or never will be.
     fn leave_backlog(&self) {
         if let Some(link) = self.link.get() {
             link.incoming.leave_backlog();
@@ -122,7 +122,7 @@ impl Connected {
         self.link.get().ok_or(Errno::ENOTCONN)
     }
 
-    /// Ends the connection, of which nothing shall be said to have arrived.
+    /// Ends the connection as if nothing had arrived.
     fn refuse(&self) {
         if let Some(link) = self.link.get() {
             link.outgoing.fail(Errno::ECONNRESET);
@@ -189,8 +189,8 @@ impl Socket for Connected {
             let name = server.bound.name().lock().clone();
             let accepted = Connected::named(self.base.kind, name)?;
             accepted.base.options.inherit_passed(&server.base.options);
-            // The connection is whole before it can be accepted; a socket that finds no room any
-            // more tries again.
+            // The connection is complete before it can be accepted; if there is no room any more,
+            // the caller tries again.
             let link = self.connect_to(&accepted, own.clone(), listener.who.clone())?;
             link.outgoing.enter_backlog(server.base.number);
             match listener.backlog.push(accepted, false, || ()) {
@@ -222,7 +222,7 @@ impl Socket for Connected {
     fn send(self: Arc<Self>, message: Outgoing, wait: &Wait) -> Result<usize> {
         let urgent = message.flags & MSG_OOB != 0;
         if self.is_framed() {
-            // As on Linux, for records alone.
+            // As on Linux, only for records.
             if let Some(error) = self.take_error() {
                 return Err(error);
             }

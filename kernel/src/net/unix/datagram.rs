@@ -19,20 +19,20 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use linux_raw_sys::net::*;
 
-/// Messages that wait at a new socket before a sender has to, but one
+/// The number of messages, minus one, that may wait at a new socket before a sender has to wait
 /// (`net.unix.max_dgram_qlen`).
 pub static QUEUE: AtomicUsize = AtomicUsize::new(10);
 
-/// The inbox that others send to.
+/// The inbox to which others send.
 struct Inbox {
     channel: Arc<Channel>,
     name: Arc<Mutex<Name>>,
-    /// The identity, and that of the only sender it takes messages from (0: from all).
+    /// Its identity, and that of the only sender from which it accepts messages (0: from all).
     identity: u64,
     only: AtomicU64,
-    /// How many messages may wait.
+    /// The maximum number of waiting messages.
     most: usize,
-    /// An error that its owner has to get; 0 is none.
+    /// A pending error for its owner; 0 for none.
     error: AtomicU32,
 }
 
@@ -47,7 +47,7 @@ impl Inbox {
         (error != 0).then_some(Errno(error as u16))
     }
 
-    /// The next message, waited for; `None` at the end.
+    /// Waits for the next message; `None` at the end.
     fn receive(&self, to: &mut Sink, reading: Reading, wait: &Wait) -> Result<Option<Found>> {
         let look = |to: &mut Sink| match self.take_error() {
             Some(error) => Err(error),
@@ -84,18 +84,18 @@ pub struct Datagram {
     inbox: Arc<Inbox>,
     sent: Arc<Sent>,
     peer: Mutex<Option<Arc<Inbox>>>,
-    /// The socket sends no more.
+    /// Whether the socket no longer sends.
     finished: AtomicBool,
-    /// The credentials of its creator, when it is one of a pair.
+    /// The credentials of its creator, if it is one of a pair.
     creator: Once<Peer>,
 }
 
 impl Datagram {
-    /// A socket that is not connected.
+    /// Creates an unconnected socket.
     pub fn new() -> Result<Arc<Self>> {
         let base = Base::new(AF_UNIX, DATAGRAM, 0)?;
         let bound = Bound::new(DATAGRAM, Name::Unnamed)?;
-        // Its senders are many, so the room in its own queue has a source of its own.
+        // It may have many senders, so the room in its queue has a source of its own.
         let room = WaitSource::new()?;
         let limit = base.options.receive_buffer();
         let channel = Channel::new(&base.reader, Kind::Records, limit, &base.readable, &room)?;
@@ -118,7 +118,7 @@ impl Datagram {
         })
     }
 
-    /// Two that are connected to one another.
+    /// Creates two connected sockets.
     pub fn pair() -> Result<[Arc<Self>; 2]> {
         let (a, b) = (Self::new()?, Self::new()?);
         a.set_peer(Some(b.inbox.clone()))?;
@@ -142,7 +142,7 @@ impl Datagram {
         Ok(())
     }
 
-    /// Drops the messages that wait from a peer, and reports that to the peer if it is connected to
+    /// Drops the waiting messages of a peer, and reports that to the peer if it is connected to
     /// this socket (Linux's `unix_dgram_disconnected`).
     fn disconnect_from(&self, peer: &Inbox) -> Result<()> {
         let channel = &self.inbox.channel;
@@ -164,7 +164,8 @@ impl Datagram {
         Ok(other.inbox.clone())
     }
 
-    /// How many messages may wait at `to`: the ends of a pair are bounded by their buffers alone.
+    /// The maximum number of messages that may wait at `to`: the ends of a pair are only limited by
+    /// their buffers.
     fn most_at(&self, to: &Inbox) -> usize {
         if to.only.load(Acquire) == self.inbox.identity {
             usize::MAX
@@ -362,7 +363,7 @@ impl Socket for Datagram {
         channel.set_wants_credentials(options.wants_credentials());
         channel.filter_changed();
         self.base.writable.notify();
-        // SO_TIMESTAMPING alone stamps nothing here, as on Linux.
+        // As on Linux, SO_TIMESTAMPING alone has no effect here.
         channel.set_wants_times(options.stamping.asks_arrival());
     }
 }

@@ -29,26 +29,27 @@ use linux_raw_sys::net::AF_UNIX;
 const TOO_MANY: usize = 16000;
 /// When the next collection is due.
 static PACE: Pace = Pace::new(TOO_MANY);
-/// From this number of its own on, a user waits for it (`UNIX_INFLIGHT_SANE_USER`).
+/// The number of its own sockets in flight from which on a user waits for the collection
+/// (`UNIX_INFLIGHT_SANE_USER`).
 const MANY_OF_A_USER: usize = 8 * MAX_FILES;
 
 /// The graph of files in flight: an edge leads from a file to the file in which it waits. A file
 /// sent over a connection that is not accepted yet waits in the connection, which waits in the
 /// listening socket.
 static GRAPH: SleepMutex<Graph<Weak<File>, Keyed>> = SleepMutex::new(Graph::new(Keyed));
-/// The graph may have a circle.
+/// Whether the graph may have a cycle.
 static CIRCLES: AtomicBool = AtomicBool::new(false);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// The number of collections asked for, and how many of these a later collection has served; the
-/// wait queues of the collecting thread, and of threads that wait for it.
+/// The number of requested collections, and how many of these a completed one has served; the wait
+/// queues of the collecting thread, and of threads that wait for it.
 static ASKED: AtomicU64 = AtomicU64::new(0);
 static DONE: AtomicU64 = AtomicU64::new(0);
 static COLLECTOR: WaitQueue = WaitQueue::new();
 static COLLECTED: WaitQueue = WaitQueue::new();
-/// When one was begun for want of memory, in ticks.
+/// When a collection was last started for lack of memory, in ticks.
 static LACKED: AtomicU64 = AtomicU64::new(0);
 
-/// Makes the thread that looks for circles.
+/// Creates the thread that looks for cycles.
 ///
 /// # Errors
 /// EAGAIN, ENOMEM.
@@ -58,7 +59,7 @@ pub fn init() -> Result<()> {
 
 fn run(_: usize) -> ! {
     loop {
-        // Nobody sends it a signal.
+        // It gets no signals.
         _ = COLLECTOR.wait_interruptible(|| !is_done(ASKED.load(Acquire)), None);
         let asked = ASKED.load(Acquire);
         end_garbage();
@@ -69,12 +70,12 @@ fn run(_: usize) -> ! {
     }
 }
 
-/// Whether the look is done that was asked for as the one of this number.
+/// Whether the collection requested with this number is done.
 fn is_done(number: u64) -> bool {
     DONE.load(Acquire) >= number
 }
 
-/// The Unix socket that a file is.
+/// The Unix socket of a file.
 fn socket(file: &File) -> Option<Arc<dyn Socket>> {
     let socket = file.ops_as::<SocketFile>()?.socket().clone();
     (socket.base().domain == AF_UNIX).then_some(socket)
@@ -103,7 +104,7 @@ pub fn enter(files: &[Arc<File>], channel: &Channel) -> Result<bool> {
     if let Some(listener) = channel.listener()
         && !graph.holds(listener, holder)
     {
-        // Without memory the connection counts as one that can be accepted.
+        // Without memory, the connection counts as one that can be accepted.
         _ = graph.add(listener, holder, Weak::new());
     }
     if graph.is_in_flight(holder) {
@@ -113,7 +114,7 @@ pub fn enter(files: &[Arc<File>], channel: &Channel) -> Result<bool> {
     Ok(true)
 }
 
-/// The Unix sockets among `files` wait in the socket of number `holder` no more.
+/// The Unix sockets among `files` no longer wait in the socket with number `holder`.
 pub fn leave(files: &[Arc<File>], holder: u64) {
     let mut graph = GRAPH.lock();
     for socket in files.iter().filter_map(|file| socket(file)) {
@@ -122,13 +123,13 @@ pub fn leave(files: &[Arc<File>], holder: u64) {
     COUNT.store(graph.len(), Relaxed);
 }
 
-/// The connection of number `accepted` waits no more in the socket that listens.
+/// The connection with number `accepted` no longer waits in the listening socket.
 pub fn accept(listener: u64, accepted: u64) {
     GRAPH.lock().remove(listener, accepted);
 }
 
-/// Copies `files`, while no collection runs: the holder of a copy has it from a socket that was
-/// open all the time.
+/// Copies `files` while no collection runs: the copies come from a socket that was open all the
+/// time.
 pub fn copy(files: &[Arc<File>]) -> Result<Vec<Arc<File>>> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(files.len())
@@ -138,13 +139,13 @@ pub fn copy(files: &[Arc<File>]) -> Result<Vec<Arc<File>>> {
     Ok(copy)
 }
 
-/// A Unix socket is closed.
+/// Called when a Unix socket is closed.
 pub fn closed() {
     collect();
 }
 
-/// Starts a collection of the sockets that nobody can receive any more. The caller may hold any
-/// lock that may sleep.
+/// Starts a collection of the sockets that no program can receive any more. The caller may hold
+/// sleeping locks.
 pub fn collect() {
     if CIRCLES.load(Acquire) {
         ASKED.fetch_add(1, AcqRel);
@@ -156,7 +157,7 @@ pub fn collect() {
 /// flight a collection begins, and a user with many waits for it (`wait_for_unix_gc`).
 ///
 /// # Errors
-/// EINTR: the caller is killed.
+/// EINTR: the caller was killed.
 pub fn await_room(files: &[Arc<File>], sent: usize) -> Result<()> {
     if PACE.is_due(COUNT.load(Relaxed)) {
         collect();
@@ -169,8 +170,8 @@ pub fn await_room(files: &[Arc<File>], sent: usize) -> Result<()> {
     done.map_err(|_| Errno::EINTR)
 }
 
-/// Begins a collection for want of memory; the caller does not wait for it. True if the caller may
-/// hope for memory, at most once in a second.
+/// Starts a collection for lack of memory; the caller does not wait for it. True if the caller may
+/// expect memory, at most once per second.
 pub fn collect_for_memory() -> bool {
     let (now, last) = (time::now_ticks(), LACKED.load(Relaxed));
     let late = now.saturating_sub(last) >= time::ns_to_ticks(SECOND) && CIRCLES.load(Acquire);
@@ -201,7 +202,7 @@ fn garbage() -> Result<Vec<Arc<File>>> {
     let mut graph = GRAPH.lock();
     dead.try_reserve_exact(graph.len())
         .map_err(|_| Errno::ENOMEM)?;
-    // A file that is on its way so many times is held as often by that.
+    // A file that is in flight `times` times has as many references for that.
     let is_open = |file: &Weak<File>, times| file.strong_count() > times;
     let circles = graph
         .garbage(is_open, |file| dead.extend(file.upgrade()), cond_resched)

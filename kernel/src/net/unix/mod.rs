@@ -14,7 +14,7 @@ use connected::Connected;
 use datagram::Datagram;
 pub use sent::Charge;
 
-/// A new socket. As on Linux a raw one is one of datagrams.
+/// Creates a socket. As on Linux, a raw one is a datagram socket.
 pub fn new(kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
     check(protocol)?;
     match kind {
@@ -24,7 +24,7 @@ pub fn new(kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
     }
 }
 
-/// Two sockets that are connected.
+/// Creates two connected sockets.
 pub fn pair(kind: u32, protocol: u32) -> Result<[Arc<dyn Socket>; 2]> {
     check(protocol)?;
     match kind {

@@ -5,21 +5,21 @@ use crate::net::channel::OVERHEAD;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
-/// The bytes of a socket.
+/// The bytes that a socket has sent.
 pub struct Sent {
     bytes: AtomicUsize,
-    /// Told when there is room.
+    /// Notified when there is room.
     writable: Arc<WaitSource>,
 }
 
-/// A message's part of them, until this goes.
+/// A message's share of these bytes, until this is dropped.
 pub struct Charge {
     sent: Arc<Sent>,
     bytes: usize,
 }
 
 impl Sent {
-    /// Nothing.
+    /// No bytes.
     pub fn new(writable: &Arc<WaitSource>) -> Self {
         Sent {
             bytes: AtomicUsize::new(0),
@@ -27,12 +27,12 @@ impl Sent {
         }
     }
 
-    /// How many there are.
+    /// The number of bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Acquire)
     }
 
-    /// A message of `len` bytes is sent.
+    /// Charges a message of `len` bytes.
     pub fn charge(self: &Arc<Self>, len: usize) -> Charge {
         let bytes = len + OVERHEAD;
         self.bytes.fetch_add(bytes, AcqRel);

@@ -16,7 +16,7 @@ use core::net::IpAddr;
 use core::sync::atomic::Ordering::*;
 
 impl Tcp {
-    /// Ends the connection: `reset` gives the other end an error.
+    /// Ends the connection; with `reset`, the other end gets an error.
     pub(super) fn disconnect(&self, reset: bool) {
         self.give_up_opening(reset);
         let link = self.link.lock().take();
@@ -28,7 +28,7 @@ impl Tcp {
                 |channel: &Channel| Ok(channel.die()),
                 |channel: &Channel| Ok(channel.finish()),
             ];
-            // These do not fail.
+            // These calls cannot fail.
             _ = self.end_link(&link, reset, closes);
         }
     }
@@ -36,7 +36,7 @@ impl Tcp {
     /// Resets the connection, for a system call that does not close the socket.
     ///
     /// # Errors
-    /// EINTR: the caller is killed. The connection ends with the socket.
+    /// EINTR: the caller was killed. The connection ends with the socket.
     pub(super) fn drop_connection(&self) -> Result<()> {
         let Some(link) = self.link.lock().take() else {
             return Ok(());
@@ -56,7 +56,7 @@ impl Tcp {
         link.incoming.die();
     }
 
-    /// Gives up an attempt to connect to another machine; whether there was one.
+    /// Cancels an attempt to connect to another machine; returns whether there was one.
     pub(super) fn give_up_opening(&self, reset: bool) -> bool {
         let opening = self.opening.lock().take();
         if let Some(remote) = &opening {
@@ -89,7 +89,7 @@ impl Tcp {
         die(&link.incoming)?;
         finish(&link.outgoing)?;
         if !resets && (stays && linger < 0 || comes) {
-            // Nobody is left to wait for the other end to close, or for its unsent bytes.
+            // No thread is left to wait for the other end to close, or for its unsent bytes.
             link.outgoing.fail(Errno::EPIPE);
             link.end.reset();
         } else if resets {
@@ -105,7 +105,7 @@ impl Tcp {
         Ok(())
     }
 
-    /// Keeps its port for the end of its connection that waits.
+    /// Keeps its port for the end of its connection, which waits.
     fn keep_port(&self, ip: IpAddr) -> Option<Kept> {
         match self.kept.get() {
             Some(kept) => kept.waiting().ok(),
@@ -113,13 +113,13 @@ impl Tcp {
         }
     }
 
-    /// The last close of its file waits until the other end has room for what was sent, for no
-    /// longer than SO_LINGER says. A signal ends that.
+    /// On the last close of its file, waits until the other end has room for what was sent, for at
+    /// most the time of SO_LINGER. A signal ends the wait.
     pub(super) fn linger(&self) {
         let (Some(time), Some(link)) = (self.base.options.linger(), self.link()) else {
             return;
         };
-        // A thread that ends waits for nothing, nor does one of the kernel: they have no files.
+        // Neither a thread that ends nor a kernel thread waits: they have no files.
         let may_wait = current().try_files().is_some();
         // Unread bytes are answered with a reset.
         if !may_wait || !link.incoming.is_empty() {

@@ -100,7 +100,7 @@ impl Tcp {
         Ok(channel)
     }
 
-    /// Both ends of a connection from this socket: its own, and that of a new one.
+    /// The two ends of a connection from this socket: its own, and that of a new socket.
     fn connection(&self, other: &Self, [own, others]: [&Arc<End>; 2]) -> Result<[Arc<Link>; 2]> {
         let (there, back) = (other.channel_from(self)?, self.channel_from(other)?);
         let link = |incoming: &Arc<Channel>, outgoing: &Arc<Channel>, end: &Arc<End>| {
@@ -123,8 +123,8 @@ impl Tcp {
         Ok(ends)
     }
 
-    /// Connects to the listener at the other side of `end`; `reported`: the caller tells the
-    /// program. Returns the listener's backlog, if there is no room in it.
+    /// Connects to the listener at the other side of `end`; with `reported`, the caller reports the
+    /// connection to the program. Returns the listener's backlog, if that has no room.
     pub(super) fn join(&self, end: &Arc<End>, reported: bool) -> Result<Option<Arc<Backlog<Tcp>>>> {
         let Tuple { local, peer: to } = end.tuple();
         let server = listener(to, local)?;
@@ -154,7 +154,7 @@ impl Tcp {
                 _until: Later::call(until, &own, |link| _ = link.arrive())?,
             });
         }
-        // A program notified of the connection finds this end connected.
+        // A program that is notified of the connection must find this end connected.
         let join = || {
             *accepted.link.lock() = Some(other);
             *self.link.lock() = Some(own);
@@ -172,7 +172,7 @@ impl Tcp {
         Ok(None)
     }
 
-    /// Records the outcome of a connection from `local`.
+    /// Records the result of connecting from `local`.
     pub(super) fn joined(&self, local: IpAddr, joined: Result<()>) {
         match joined {
             Ok(()) => {
@@ -186,7 +186,8 @@ impl Tcp {
         }
     }
 
-    /// Keeps other calls from connecting it or having it listen, unless one connects it already.
+    /// Prevents other calls from connecting it or making it listen; `None` if a call connects it
+    /// already.
     pub(super) fn begin(&self) -> Result<Option<Connecting<'_>>> {
         let _becoming = self.becoming.lock_killable()?;
         let begins = !self.connecting.swap(true, AcqRel);
@@ -226,10 +227,10 @@ impl Tcp {
         self.wait_connected(Errno::EINPROGRESS, wait)
     }
 
-    /// The connection to another machine is there.
+    /// Establishes the connection to another machine.
     pub(super) fn opened(&self, link: Arc<Link>) {
         let mut attempt = self.opening.lock();
-        // Whoever finds no attempt has given it up.
+        // If there is no attempt, it was cancelled.
         let Some(opening) = attempt.take() else {
             return;
         };
@@ -241,7 +242,7 @@ impl Tcp {
         drop(opening);
     }
 
-    /// There will be none.
+    /// The connection to another machine failed with `error`.
     pub(super) fn not_opened(&self, error: Errno) {
         let Some(opening) = self.opening.lock().take() else {
             return;
@@ -255,10 +256,10 @@ impl Tcp {
         drop(opening);
     }
 
-    /// Begins to connect, or waits for the call that does.
+    /// Begins to connect, or waits for the call that connects.
     ///
     /// # Errors
-    /// EALREADY: the call may not wait for so long. Those of [`Self::wait_connected`].
+    /// EALREADY: the call may not wait so long. Those of [`Self::wait_connected`].
     fn begin_or_wait(&self, wait: &Wait) -> Result<Option<Connecting<'_>>> {
         match self.begin()? {
             Some(begun) => Ok(Some(begun)),
@@ -266,11 +267,11 @@ impl Tcp {
         }
     }
 
-    /// Waits for the outcome of the connection that was begun.
+    /// Waits for the result of the attempt to connect.
     ///
     /// # Errors
-    /// `early`: it may not wait for so long. ECONNABORTED: nothing came of it, for a reason that
-    /// another call told.
+    /// `early`: the call may not wait so long. ECONNABORTED: the attempt failed, and another call
+    /// reported the reason.
     fn wait_connected(&self, early: Errno, wait: &Wait) -> Result<()> {
         let done = || !self.connecting.load(Acquire);
         match wait.until(&self.base.writable, done) {
@@ -284,7 +285,7 @@ impl Tcp {
         Ok(())
     }
 
-    /// The connection; one that is pending is waited for.
+    /// The connection, after waiting for a pending one.
     pub(super) fn wait_for_link(&self, wait: &Wait) -> Result<Option<Arc<Link>>> {
         if let Some(link) = self.link() {
             return Ok(Some(link));
@@ -350,16 +351,16 @@ pub(super) fn child(server: &Tcp, to: SocketAddr) -> Result<Arc<Tcp>> {
     Ok(accepted)
 }
 
-/// A call that connects a socket, until this goes.
+/// Marks that a call connects a socket, until this is dropped.
 pub(super) struct Connecting<'a>(&'a Tcp);
 
 impl<'a> Connecting<'a> {
-    /// The guard of the connection that is pending at a socket.
+    /// The mark for a socket with a pending connection.
     pub(super) fn pending(socket: &'a Tcp) -> Self {
         Connecting(socket)
     }
 
-    /// The call is over, and its connection is still pending.
+    /// Keeps the mark: the call is over, but its connection is still pending.
     fn goes_on(self) {
         core::mem::forget(self);
     }

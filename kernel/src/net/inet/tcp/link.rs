@@ -17,7 +17,7 @@ use alloc::sync::{Arc, Weak};
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
-/// The shortest time for which bytes are held back, in nanoseconds.
+/// The minimum time for which bytes are held back, in nanoseconds.
 const PAUSE: u64 = clock::SECOND / 250;
 
 /// The connection, as one of its ends sees it.
@@ -27,31 +27,30 @@ pub(super) struct Link {
     pub(super) outgoing: Arc<Channel>,
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
-    /// This end reads no more.
+    /// Whether this end no longer reads.
     pub(super) deaf: AtomicBool,
-    /// The program has learnt that the socket is connected.
+    /// Whether the program knows that the socket is connected.
     pub(super) reported: AtomicBool,
-    /// Something was sent to an end that is closed.
+    /// Whether something was sent to an end that is closed.
     pub(super) broken: AtomicBool,
-    /// The most bytes of a segment (TCP_MAXSEG).
+    /// The size of a segment (TCP_MAXSEG).
     pub(super) segment: i32,
-    /// The other end, which is accepted by the listener when it has something to read
-    /// (TCP_DEFER_ACCEPT).
+    /// The other end, which the listener accepts once it has something to read (TCP_DEFER_ACCEPT).
     pub(super) deferred: Mutex<Option<Deferred>>,
-    /// Sends the bytes that are held back.
+    /// The timer that sends the bytes that are held back.
     held: Mutex<Option<Timer>>,
-    /// Ends the connection unless something is read (TCP_USER_TIMEOUT).
+    /// The timer that ends the connection unless something is read (TCP_USER_TIMEOUT).
     stalled: Mutex<Option<Timer>>,
-    /// The ticks after which `stalled` ends it; 0 is never.
+    /// The ticks after which `stalled` ends the connection; 0 for never.
     patience: AtomicU64,
-    /// The other end, where it is on another machine.
+    /// The other end, if it is on another machine.
     pub(super) remote: Option<Arc<Remote>>,
 }
 
 pub(super) struct Deferred {
     pub(super) server: Weak<Tcp>,
     pub(super) accepted: Arc<Tcp>,
-    /// The time until which the connection waits for data.
+    /// The timer of the wait for data.
     pub(super) _until: Timer,
 }
 
@@ -63,7 +62,8 @@ pub(super) struct Later<T> {
 }
 
 impl<T: Send + Sync + 'static> Later<T> {
-    /// Does `act` with the target at `deadline` (absolute, in ticks), unless the timer goes before.
+    /// Calls `act` with the target at `deadline` (absolute, in ticks), unless the timer is dropped
+    /// before.
     pub(super) fn call(deadline: u64, target: &Arc<T>, act: fn(&Arc<T>)) -> Result<Timer> {
         let later = try_arc(Later {
             target: Arc::downgrade(target),
@@ -75,7 +75,7 @@ impl<T: Send + Sync + 'static> Later<T> {
 }
 
 impl<T: Send + Sync + 'static> Expire for Later<T> {
-    /// A socket may end thereby, which sleeps.
+    /// This may close a socket, which can sleep.
     fn expire(self: Arc<Self>) {
         work_queue::queue(self);
     }
@@ -94,7 +94,7 @@ impl<T: Send + Sync + 'static> Work for Later<T> {
 }
 
 impl Link {
-    /// The connection as `end` has it, which reads `incoming` and writes `outgoing`.
+    /// The connection as `end` sees it, which reads `incoming` and writes `outgoing`.
     ///
     /// # Errors
     /// ENOMEM.
@@ -128,8 +128,8 @@ impl Link {
         self.incoming.is_ended() || self.deaf.load(Acquire)
     }
 
-    /// The other end has something to read, or has waited for long: its listener may accept it, if
-    /// it waited for that. Says whether there is a connection.
+    /// The other end has something to read, or has waited for long: makes its listener accept it,
+    /// if that was deferred. Returns whether there is a connection.
     pub(super) fn arrive(&self) -> bool {
         let deferred = self.deferred.lock().take();
         let Some(Deferred {
@@ -150,7 +150,7 @@ impl Link {
         taken
     }
 
-    /// Arriving bytes make the other end send the bytes that it holds back, unless it is corked.
+    /// Received bytes make the other end send the bytes that it holds back, unless it is corked.
     pub(super) fn stir(&self) -> Result<()> {
         if let Some(remote) = &self.remote {
             return remote.stir();
@@ -162,8 +162,7 @@ impl Link {
         Ok(())
     }
 
-    /// Arms a timer that sends held-back bytes; sends them at once where there is no memory for the
-    /// timer.
+    /// Arms a timer that sends held-back bytes; without memory for the timer, sends them at once.
     #[cold]
     pub(super) fn send_later(self: &Arc<Self>) {
         if self.held.lock().is_some() {
@@ -172,7 +171,7 @@ impl Link {
         let Some(until) = self.outgoing.unsent_until() else {
             return;
         };
-        // Another thread may hold the bytes for a while.
+        // Another thread may hold the lock of the bytes for a while.
         let until = until.max(clock::deadline_in(PAUSE));
         match Later::call(until, self, Link::send_held) {
             Ok(timer) => {
@@ -197,7 +196,7 @@ impl Link {
         }
     }
 
-    /// Ends the connection when the other end reads nothing for so many ticks, though a writer
+    /// Ends the connection if the other end reads nothing for `patience` ticks, although a writer
     /// lacks room.
     #[cold]
     fn watch(self: &Arc<Self>, patience: u64) {
@@ -207,16 +206,16 @@ impl Link {
         let Some(until) = self.outgoing.stalled_until(patience) else {
             return;
         };
-        // Without memory for it the connection waits, as it does without the option.
+        // Without memory for the timer the connection waits, as it does without the option.
         if let Ok(timer) = Later::call(until, self, Link::time_out) {
             let old = self.stalled.lock().replace(timer);
             drop(old);
         }
     }
 
-    /// From now on the other end is waited for so many ticks; 0 is for ever.
+    /// Sets how many ticks the other end is waited for; 0 for ever.
     pub(super) fn set_patience(self: &Arc<Self>, patience: u64) {
-        // A connection with another machine looks to that itself.
+        // A connection with another machine does this itself.
         if self.remote.is_some() {
             return;
         }
@@ -224,7 +223,8 @@ impl Link {
         let old = self.stalled.lock().take();
         drop(old);
         if patience > 0 {
-            // Writers look for it once they have the lock that the second looks under.
+            // Writers check for the watcher once they hold the lock under which `watch` then
+            // checks.
             let link: Weak<Link> = Arc::downgrade(self);
             self.outgoing.sending.watch_by(link);
             self.watch(patience);
@@ -238,7 +238,7 @@ impl Link {
         if patience == 0 {
             return;
         }
-        // A writer that is woken looks for the error.
+        // A woken writer checks for the error.
         let end = || self.incoming.end_by(Errno::ETIMEDOUT);
         if self.outgoing.give_up(patience, end) {
             self.outgoing.writable().notify();

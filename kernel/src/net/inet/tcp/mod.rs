@@ -42,7 +42,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use linux_raw_sys::net::*;
 use zerocopy::IntoBytes;
 
-/// States as /proc/net/tcp and TCP_INFO show them.
+/// States as shown in /proc/net/tcp and TCP_INFO.
 const ESTABLISHED: u8 = 1;
 const SYN_SENT: u8 = 2;
 const FIN_WAIT: u8 = 5;
@@ -65,41 +65,41 @@ const FASTOPEN_CONNECT: u32 = 30;
 const INQ: u32 = 36;
 /// TCP_DEFER_ACCEPT
 const DEFER_ACCEPT: u32 = 9;
-/// Connects and sends in one (`include/linux/socket.h`).
+/// Connects and sends in one call (`include/linux/socket.h`).
 const MSG_FASTOPEN: u32 = 0x2000_0000;
-/// Bytes that may wait in a new socket (`net.ipv4.tcp_wmem`, `net.ipv4.tcp_rmem`).
+/// The buffer sizes of a new socket (`net.ipv4.tcp_wmem`, `net.ipv4.tcp_rmem`).
 const SEND_BUFFER: u32 = 16384;
 const RECEIVE_BUFFER: u32 = 131_072;
-/// Half of the window that a connection begins with: as much is a whole segment.
+/// Half of a connection's initial window: this many bytes are a whole segment.
 const HALF_WINDOW: usize = 32768;
 
-/// A socket.
+/// A TCP socket.
 pub struct Tcp {
     base: Base,
     place: Place,
     options: Options,
     link: Mutex<Option<Arc<Link>>>,
     listener: Once<Arc<Backlog<Tcp>>>,
-    /// Held while it becomes connected or listens.
+    /// Held while the socket becomes connected or starts to listen.
     becoming: SleepMutex<()>,
-    /// A call connects it.
+    /// Whether a call connects it.
     connecting: AtomicBool,
-    /// A connection that was begun and waits for room in a listener's queue.
+    /// A connection that waits for room in a listener's queue.
     pending: Mutex<Option<Arc<Pending>>>,
-    /// A connection to another machine that was begun.
+    /// A connection to another machine that is being established.
     opening: Mutex<Option<Arc<Remote>>>,
-    /// What other machines see of it where it listens.
+    /// Its face to other machines, if it listens.
     door: Once<Arc<Door>>,
-    /// The port of a connection that was accepted.
+    /// The port of an accepted connection.
     kept: Once<Kept>,
     /// The error of a failed connection; 0 for none.
     error: AtomicU32,
-    /// Reports of when bytes were sent.
+    /// Reports of the times at which bytes were sent.
     reports: Errors,
 }
 
 impl Tcp {
-    /// A socket that is not connected.
+    /// Creates an unconnected socket.
     pub fn new(domain: u32) -> Result<Arc<Self>> {
         let base = Base::new(domain, STREAM, IPPROTO_TCP as u32)?;
         base.options.set_buffers(SEND_BUFFER, RECEIVE_BUFFER);
@@ -124,7 +124,7 @@ impl Tcp {
         self.link.lock().clone()
     }
 
-    /// Bytes of memory that its connection has.
+    /// The memory of its connection in bytes.
     fn waits(&self) -> usize {
         let link = self.link.lock();
         link.as_ref().map_or(0, |link| {
@@ -196,7 +196,7 @@ impl Socket for Tcp {
         if address.is_unspecified() {
             self.stop_listening();
             self.cancel_pending();
-            // A call that connects it just now goes on, and the port is that call's.
+            // If a call is just connecting it, that call continues, and owns the port.
             if let Some(_connecting) = self.begin()? {
                 self.drop_connection()?;
                 self.place.disconnect(true);
@@ -255,14 +255,14 @@ impl Socket for Tcp {
             return Err(Errno::EPIPE);
         }
         if link.outgoing.is_dead() {
-            // The first that is sent to a closed end makes it answer that it is.
+            // The first data sent to a closed end makes that reply with a reset.
             link.broken.store(true, Release);
             self.base.readable.notify();
             message.data.truncate(link.outgoing.limit());
             return message.data.discard();
         }
         if message.data.left() > 0 && !link.arrive() {
-            // As on Linux the answer that nobody listens comes later.
+            // As on Linux, the reply that there is no reader comes later.
             message.data.truncate(link.outgoing.limit());
             return message.data.discard();
         }
@@ -382,7 +382,7 @@ impl Socket for Tcp {
             events.set(Events::IN, listener.is_ready());
             return events;
         }
-        // A notified program may connect at once, which fails as long as another call connects.
+        // A notified program may connect at once, which fails while another call connects.
         if self.connecting.load(Acquire) {
             return Events::empty();
         }
@@ -422,7 +422,7 @@ impl Socket for Tcp {
 
     fn written(&self) -> [u64; 2] {
         let written = |link: Arc<Link>| {
-            // A killed thread needs no answer.
+            // A killed thread needs no result.
             let bytes = link.outgoing.lock().ok()?;
             Some([bytes.written(), bytes.unsent as u64])
         };
@@ -512,7 +512,7 @@ impl Socket for Tcp {
 }
 
 impl Tcp {
-    /// EINVAL for an option that only a socket without a connection can set.
+    /// EINVAL for an option that can only be set without a connection.
     fn check_state(&self, level: u32, name: u32, value: &[u8]) -> Result<()> {
         let idle = match (level, name) {
             (TCP, FASTOPEN) => self.link().is_none(),
@@ -523,7 +523,7 @@ impl Tcp {
         if idle { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
-    /// An option of level TCP was set.
+    /// Applies an option of level TCP that was set.
     fn option_changed(&self, name: u32) -> Result<()> {
         if let Some(remote) = self.remote() {
             return self.tell_option(&remote, name);
@@ -549,7 +549,7 @@ impl Tcp {
         Ok(())
     }
 
-    /// Reports when what was written last was sent.
+    /// Reports the time at which the last written bytes were sent.
     #[cold]
     fn report_sent(&self, link: &Link, asked: Asked) {
         let Ok(written) = link.outgoing.lock().map(|bytes| bytes.written()) else {

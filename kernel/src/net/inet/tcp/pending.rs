@@ -17,22 +17,22 @@ use crate::task::work_queue::{self, Work};
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::Ordering::*;
 
-/// The error of a socket whose pending connection was dissolved: ECONNRESET, of which the next
-/// connection knows nothing.
+/// The error of a socket whose pending connection was dissolved: ECONNRESET, which is not reported
+/// for the next connection.
 pub(super) const DISSOLVED: u32 = 1 << 16 | Errno::ECONNRESET.0 as u32;
 
-/// The connection.
+/// A pending connection.
 pub(super) struct Pending {
     socket: Weak<Tcp>,
-    /// The addresses and ports that it will have.
+    /// The four-tuple that it will have.
     pub(super) tuple: Tuple,
-    /// Its end, until it is a connection or will be none. The lock's holder tries to make it one.
+    /// Its end, until it is connected or has failed. The holder of the lock tries to connect it.
     end: SleepMutex<Option<Arc<End>>>,
     /// The queue that it waits for, and its number there.
     queue: Mutex<Option<(Arc<Backlog<Tcp>>, u64)>>,
-    /// When it began, in ticks.
+    /// The start time, in ticks.
     since: u64,
-    /// Gives it up.
+    /// The timer that gives it up.
     timer: Mutex<Option<Timer>>,
 }
 
@@ -52,14 +52,14 @@ impl Work for Retry {
         if let Some(pending) = self.pending.upgrade() {
             pending.retry();
         }
-        // The room that this one did not need is for the next.
+        // The room that this one did not need goes to the next.
         self.queue.admit();
     }
 }
 
-/// For how many seconds an answer is waited for where a SYN may be sent again `count` times: five
-/// times after a second (`net.ipv4.tcp_syn_linear_timeouts`), then each time after twice as long,
-/// up to two minutes. Without `limit` of the program's own there is Linux's for the first two.
+/// The seconds to wait for an answer if the SYN may be retransmitted `count` times: five times
+/// after one second (`net.ipv4.tcp_syn_linear_timeouts`), then each time after twice as long, up to
+/// two minutes. The times of one and two retries are Linux's, unless the program sets a `limit`.
 fn seconds(count: u32, limit: bool) -> u64 {
     match count {
         1 if !limit => 3,
@@ -97,10 +97,10 @@ impl Pending {
         Ok(())
     }
 
-    /// Sets when it is given up, as the options of its socket say.
+    /// Sets when it is given up, according to the options of its socket.
     pub(super) fn arm(self: &Arc<Self>, socket: &Tcp) -> Result<()> {
         let count = socket.options.value(TCP, SYN_COUNT) as u32;
-        // As on Linux it takes effect when the SYN is sent again for the first time.
+        // As on Linux, the option takes effect when the SYN is first retransmitted.
         let limit = Some(socket.options.value(TCP, USER_TIMEOUT) as u64)
             .filter(|&limit| limit != 0)
             .map(|limit| limit.max(1000) * (clock::SECOND / 1000));
@@ -113,7 +113,7 @@ impl Pending {
         Ok(())
     }
 
-    /// Waits for room in `queue`; false if there may be some.
+    /// Waits for room in `queue`; false if there may be room now.
     fn wait_for(self: &Arc<Self>, queue: Arc<Backlog<Tcp>>) -> Result<bool> {
         let retry = try_arc(Retry {
             pending: Arc::downgrade(self),
@@ -124,14 +124,14 @@ impl Pending {
         let Some(number) = queue.call_later(retry)? else {
             return Ok(false);
         };
-        // The number that it had is that of what is done now.
+        // Its previous number is that of the present work.
         let old = place.replace((queue, number));
         drop(place);
         drop(old);
         Ok(true)
     }
 
-    /// There may be room.
+    /// Tries again, since there may be room.
     fn retry(self: &Arc<Self>) {
         let mut end = self.end.lock();
         let Some(socket) = self.socket.upgrade() else {
@@ -161,9 +161,9 @@ impl Pending {
         }
     }
 
-    /// The attempt is over: there is a connection, or will be none.
+    /// Ends the attempt, after it succeeded or failed.
     fn end_attempt(&self, socket: &Tcp, end: &mut Option<Arc<End>>, joined: Result<()>) {
-        // A waiter may begin the same connection again.
+        // A waiter may start the same connection again.
         *end = None;
         self.leave();
         socket.joined(self.tuple.local.ip(), joined);
@@ -173,7 +173,7 @@ impl Pending {
         socket.end_pending();
     }
 
-    /// Cancels the attempt. False if there is a connection already, or never will be.
+    /// Cancels the attempt. False if it has already succeeded or failed.
     fn cancel(&self) -> bool {
         let end = self.end.lock().take();
         self.leave();
@@ -200,7 +200,7 @@ impl Tcp {
         self.pending.lock().is_some() || self.opening.lock().is_some()
     }
 
-    /// Gives up the connection that is pending; false if there is none.
+    /// Cancels the pending connection; false if there is none.
     pub(super) fn cancel_pending(&self) -> bool {
         if self.give_up_opening(true) {
             self.place.disconnect(true);

@@ -31,7 +31,7 @@ const QUICK_ACK: u32 = 12;
 const MS: u64 = clock::SECOND / 1000;
 
 impl Tcp {
-    /// What segments have at most on a way that takes `mss` (TCP_MAXSEG).
+    /// The maximum segment size on a path that allows `mss` (TCP_MAXSEG).
     pub(super) fn most_segment(&self, mss: u16) -> u16 {
         match self.options.value(TCP, MAXSEG) {
             0 => mss,
@@ -39,7 +39,7 @@ impl Tcp {
         }
     }
 
-    /// The settings of a connection whose way takes segments of so many bytes.
+    /// The settings of a connection whose path allows segments of `mss` bytes.
     pub(super) fn config(&self, mss: u16) -> Config {
         let value = |name| self.options.value(TCP, name);
         let mss = self.most_segment(mss);
@@ -92,7 +92,7 @@ impl Tcp {
         })
     }
 
-    /// Tells a connection with another machine of an option of level TCP.
+    /// Applies an option of level TCP to a connection with another machine.
     pub(super) fn tell_option(&self, remote: &Arc<Remote>, name: u32) -> Result<()> {
         let value = self.options.value(TCP, name);
         match name {
@@ -119,7 +119,7 @@ impl Tcp {
         })
     }
 
-    /// Tells a connection with another machine of options of level SOL_SOCKET.
+    /// Applies options of level SOL_SOCKET to a connection with another machine.
     pub(super) fn base_options_changed(&self, remote: &Arc<Remote>) {
         let options = &self.base.options;
         remote.incoming().set_inline(options.is_on(SO_OOBINLINE));
@@ -132,7 +132,7 @@ impl Tcp {
         let (now, keepalive) = (crate::net::ether::now(), self.keepalive());
         let chosen = options.chosen_receive_buffer();
         let low_water = options.low_water() as u64;
-        // A killed caller sets nothing.
+        // If the caller was killed, nothing is set.
         _ = remote.change(|connection| {
             connection.set_keepalive(now, keepalive);
             if let Some(bytes) = chosen {
@@ -142,7 +142,8 @@ impl Tcp {
         });
     }
 
-    /// Tells a new connection with another machine of the options that are not among its settings.
+    /// Applies the options that are not among the settings to a new connection with another
+    /// machine.
     pub(super) fn tell_options(&self, remote: &Arc<Remote>) -> Result<()> {
         self.base_options_changed(remote);
         for name in [CORK, NOTSENT_LOWAT] {
@@ -153,14 +154,14 @@ impl Tcp {
         Ok(())
     }
 
-    /// The connection with another machine, though it is only begun.
+    /// The connection with another machine, even if it is still being established.
     pub(super) fn remote(&self) -> Option<Arc<Remote>> {
-        // In this order, in which it goes from one to the other.
+        // In this order, since it moves from the first place to the second.
         let opening = self.opening.lock().clone();
         opening.or_else(|| self.link()?.remote.clone())
     }
 
-    /// What other machines see of a socket that listens; `make` makes it.
+    /// The face of a listening socket to other machines; `make` creates it.
     pub(super) fn door(&self, make: impl FnOnce() -> Result<Arc<Door>>) -> Result<Arc<Door>> {
         if let Some(door) = self.door.get() {
             return Ok(door.clone());
@@ -169,8 +170,8 @@ impl Tcp {
         Ok(self.door.call_once(|| fresh).clone())
     }
 
-    /// As `receive`, of a connection with another machine: after each part that was read its window
-    /// opens.
+    /// Like `receive`, for a connection with another machine: its window is updated after each part
+    /// that was read.
     pub(super) fn receive_outside(
         &self,
         link: &Link,

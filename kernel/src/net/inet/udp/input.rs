@@ -28,14 +28,14 @@ pub(super) fn broadcast_receiver(
 ) -> Option<Arc<Udp>> {
     let socket = socket.upgrade()?;
     rank(&socket, from)?;
-    // A connected socket exchanged "any" for an address of its own.
+    // A connected socket has replaced "any" by an address of its own.
     let udp: Arc<Udp> = socket.downcast()?;
     let own = udp.place.local()?.ip();
     (own.is_unspecified() || own == to.ip()).then_some(udp)
 }
 
-/// A machine has said something of a datagram, of which it quotes this: its sender learns that, if
-/// there is one.
+/// Passes another machine's report about a datagram, of which it quotes the beginning, to the
+/// sender, if that exists.
 pub fn report(report: &Report, from: SocketAddr, to: SocketAddr, quoted: &[u8]) -> bool {
     let sender = receiver(&ports::UDP, from, to);
     if let Some(sender) = &sender {
@@ -44,7 +44,7 @@ pub fn report(report: &Report, from: SocketAddr, to: SocketAddr, quoted: &[u8]) 
     sender.is_some()
 }
 
-/// A datagram arrives that a raw socket sent, or another machine.
+/// Receives a datagram that a raw socket or another machine sent.
 pub fn receive(packet: &Packet) {
     let Route { from, to, .. } = packet.route;
     let Ok(([source, destination], bytes)) = ip::udp::parse(from, to, packet.body()) else {
@@ -61,7 +61,8 @@ pub fn receive(packet: &Packet) {
             header,
             ..Ancillary::default()
         };
-        // The kernel's own bytes can always be read, so only datagrams without room are lost.
+        // The kernel's own memory can always be read, so datagrams are only dropped for lack of
+        // room.
         _ = target
             .mail
             .take(&mut Source::kernel(bytes), ancillary, from);
@@ -83,8 +84,8 @@ pub fn receive(packet: &Packet) {
     }
 }
 
-/// How well a socket fits a datagram from `from`: one connected to there is best; one connected
-/// elsewhere does not take it.
+/// How well a socket fits a datagram from `from`: one that is connected to the sender is best; one
+/// that is connected elsewhere does not accept it.
 fn rank(socket: &Arc<dyn Socket>, from: SocketAddr) -> Option<(bool, bool)> {
     let base = socket.base();
     if !hears(base, from.ip()) {

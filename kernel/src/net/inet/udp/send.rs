@@ -60,7 +60,7 @@ impl Udp {
         self.hand_over(data, ancillary, to, from, seen.then_some(&packet))
     }
 
-    /// The way to another machine.
+    /// The route to another machine.
     pub(super) fn way(&self, to: IpAddr, from: IpAddr) -> Result<Way> {
         match self.options.is_transparent() {
             true => routing::find_for_any(to, Some(from)),
@@ -68,7 +68,8 @@ impl Udp {
         }
     }
 
-    /// Sends a datagram, or several of UDP_SEGMENT, to another machine, or to all of a network.
+    /// Sends a datagram, or several with UDP_SEGMENT, to another machine, or to a broadcast
+    /// address.
     fn send_out(
         &self,
         data: &mut Source,
@@ -76,8 +77,8 @@ impl Udp {
         to: SocketAddr,
         from: SocketAddr,
     ) -> Result<usize> {
-        // Its checksum is UDP's own only where all is covered; nobody out there is known to speak
-        // it.
+        // UDP-Lite's checksum equals UDP's only with full coverage, and few other machines support
+        // the protocol.
         if self.is_lite() {
             return Err(Errno::ENETUNREACH);
         }
@@ -130,7 +131,7 @@ impl Udp {
         Ok(bytes.len())
     }
 
-    /// Delivers a datagram whose copy `packet` raw sockets have seen.
+    /// Delivers a datagram of which raw sockets have received the copy `packet`.
     fn hand_over(
         &self,
         data: &mut Source,
@@ -159,7 +160,7 @@ impl Udp {
         Ok(len)
     }
 
-    /// Delivers a datagram for a broadcast address to every socket that receives there.
+    /// Delivers a datagram for a broadcast address to every socket that receives it.
     fn hand_to_all(
         &self,
         bytes: &[u8],
@@ -185,7 +186,7 @@ impl Udp {
         Ok(())
     }
 
-    /// Receives the bytes of one call: a datagram, or several of UDP_SEGMENT.
+    /// Receives the bytes of one call: a datagram, or several with UDP_SEGMENT.
     fn take_segments(
         &self,
         data: &mut Source,
@@ -208,7 +209,7 @@ impl Udp {
         }
     }
 
-    /// Receives a datagram; without room it is lost.
+    /// Receives a datagram; without room it is dropped.
     fn take(&self, data: &mut Source, ancillary: Ancillary, from: SocketAddr) -> Result<()> {
         let uncovered = !self.coverage.takes(ancillary.header.covered);
         let damaged =
@@ -233,7 +234,7 @@ impl Udp {
         mib::datagram(event, self.is_lite(), other.is_ipv6());
     }
 
-    /// Receives datagrams of `bytes` each, together where the program takes them so.
+    /// Receives datagrams of `bytes` each, as a single message if the program accepts that.
     fn take_many(
         &self,
         data: &mut Source,
@@ -256,8 +257,8 @@ impl Udp {
         Ok(())
     }
 
-    /// No socket has port `to`: the sender gets the error if it is connected there, or if it set
-    /// IP_RECVERR.
+    /// There is no socket at port `to`: the sender gets the error if it is connected to it, or if
+    /// it set IP_RECVERR.
     fn refused(&self, data: &mut Source, to: SocketAddr) -> Result<()> {
         self.count(Event::NoPorts, to);
         let asked = if to.is_ipv4() {
@@ -293,7 +294,7 @@ impl Udp {
         }
     }
 
-    /// EMSGSIZE for more bytes than a datagram to `to` can have.
+    /// EMSGSIZE for more bytes than a datagram to `to` can hold.
     pub(super) fn check_len(&self, whole: Option<bool>, len: usize, to: SocketAddr) -> Result<()> {
         let whole = DISCOVERS.contains(&self.options.value(IPV6, IPV6_MTU_DISCOVER))
             || whole.unwrap_or_else(|| self.options.is_on(IPV6, IPV6_DONTFRAG));
@@ -309,7 +310,7 @@ impl Udp {
         }
     }
 
-    /// The most that IPv6 sends in one piece, as far as IPV6_MTU lets it.
+    /// The maximum that IPv6 sends without fragmenting, considering IPV6_MTU.
     fn longest_whole(&self) -> usize {
         match self.options.value(IPV6, IPV6_MTU) as usize {
             0 => MAX_WHOLE,
@@ -317,8 +318,7 @@ impl Udp {
         }
     }
 
-    /// EINVAL for more datagrams at once than can be, and for any without a checksum; EIO for those
-    /// of UDP-Lite.
+    /// EINVAL for too many datagrams at once, and for any without a checksum; EIO for UDP-Lite.
     pub(super) fn check_segments(&self, header: &Header, to: SocketAddr, len: usize) -> Result<()> {
         let Some(bytes) = header.segment else {
             return Ok(());
@@ -336,7 +336,7 @@ impl Udp {
         Ok(())
     }
 
-    /// The begun datagram has so many bytes now.
+    /// Sets the size of the begun datagram.
     pub(super) fn count_begun(&self, bytes: usize) {
         let before = self.begun_bytes.swap(bytes, Relaxed);
         udp_memory::changed(before, bytes);
@@ -357,7 +357,7 @@ impl Udp {
     }
 }
 
-/// Adds what is sent to a datagram. ENOBUFS, EFAULT.
+/// Appends the data to a datagram. ENOBUFS, EFAULT.
 pub(super) fn append(bytes: &mut Vec<u8>, data: &mut Source) -> Result<()> {
     let (start, len) = (bytes.len(), data.left());
     if !udp_memory::is_free(start + len) {
@@ -371,7 +371,7 @@ pub(super) fn append(bytes: &mut Vec<u8>, data: &mut Source) -> Result<()> {
     Ok(())
 }
 
-/// The packet that a datagram would be.
+/// The packet of a datagram, for raw sockets.
 fn packet(
     bytes: &[u8],
     protocol: u8,

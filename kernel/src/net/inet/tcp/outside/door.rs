@@ -35,18 +35,18 @@ impl Door {
         })
     }
 
-    /// A machine said that an answer to SYN, whose number is `seq`, did not arrive.
+    /// Handles a report that a SYN-ACK, whose sequence number is `seq`, did not arrive.
     pub fn told(&self, tuple: &Tuple, seq: u32) {
         self.listener.lock().on_icmp(&as_tcp(tuple), seq);
     }
 
-    /// accept(2) has taken a connection, or one that waited is gone.
+    /// accept(2) has taken a connection, or a waiting one is gone.
     pub fn taken(&self) {
         self.listener.lock().taken();
     }
 }
 
-/// What segments have at most before the way is known.
+/// The maximum segment size before the route is known.
 fn segment_mss(server: &Tcp) -> u16 {
     match server.base.domain == linux_raw_sys::net::AF_INET6 {
         true => 1440,
@@ -65,7 +65,7 @@ impl Work for Door {
         self.due.link()
     }
 
-    /// Answers SYNs again.
+    /// Retransmits SYN-ACKs.
     fn run(self: Arc<Self>) {
         let now = ether::now();
         self.due.begin(now);
@@ -86,8 +86,8 @@ impl Work for Door {
     }
 }
 
-/// A segment that no connection has came for a listening socket; `isn`: it takes the place of a
-/// connection, and this end's numbers begin with that.
+/// Handles a segment without a connection for a listening socket; with `isn`, it replaces a
+/// connection, and this is the initial sequence number of this end.
 pub fn receive(
     server: &Arc<Tcp>,
     tuple: &Tuple,
@@ -108,7 +108,7 @@ pub fn receive(
         let mss = segment::mss(&way, tuple.peer.ip());
         listener.set_mss(server.most_segment(mss));
     }
-    // What connections of this machine wait counts, too.
+    // Waiting connections of this machine count too.
     let here = waiting.saturating_sub(listener.waiting());
     listener.set_backlog(most.saturating_sub(here));
     let (now, tuple_of) = (ether::now(), as_tcp(tuple));
@@ -132,7 +132,7 @@ pub fn receive(
     }
 }
 
-/// Makes a connection that waits to be accepted.
+/// Creates a connection that waits to be accepted.
 fn accept(server: &Arc<Tcp>, tuple: &Tuple, accepted: &Accepted) -> Result<Arc<Remote>> {
     let backlog = server.listener.get().ok_or(Errno::ECONNREFUSED)?;
     let way = routing::find(tuple.peer.ip(), Some(tuple.local.ip()))?;

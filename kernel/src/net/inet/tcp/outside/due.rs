@@ -9,10 +9,10 @@ use crate::task::work_queue::{Link, Work, WorkQueue};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
-/// The timer and the place in the queue of an `owner`, which each call names.
+/// The timer and the queue link of an `owner`, which is passed to each call.
 #[derive(Default)]
 pub struct Due {
-    /// When it is due, in ns.
+    /// The deadline, in ns.
     timer: Mutex<Option<(u64, Timer)>>,
     queued: AtomicBool,
     work: Link,
@@ -30,17 +30,17 @@ impl Due {
         }
     }
 
-    /// Lets the work be done soon. May be called in an interrupt.
+    /// Queues the work. May be called in an interrupt.
     pub fn queue<T: Work + 'static>(&self, owner: &Arc<T>) {
         self.queue_on(&WORK, owner);
     }
 
-    /// The same, once there may be memory.
+    /// Queues the work for later, when there may be memory.
     pub fn queue_again<T: Work + 'static>(&self, owner: &Arc<T>) {
         self.queue_on(&AGAIN, owner);
     }
 
-    /// Lets the work be done at `next`, or earlier; then it is armed again.
+    /// Sets the timer so that the work is done at `next`, or earlier; then it must be armed again.
     pub fn arm<T: Work + Expire + 'static>(&self, owner: &Arc<T>, next: Option<u64>) {
         let Some(next) = next else { return };
         let mut timer = self.timer.lock();
@@ -62,7 +62,7 @@ impl Due {
         drop(due);
     }
 
-    /// Nothing is due any more.
+    /// Cancels the timer.
     pub fn stop(&self) {
         let old = self.timer.lock().take();
         drop(old);

@@ -32,15 +32,15 @@ use deadlines::{Deadlines, Ticket};
 use tcp::siphash::Key;
 use tcp::{Header, Secret, Unreachable, Waiting};
 
-/// What a four-tuple leads to.
+/// The entry of a four-tuple.
 enum Slot {
-    /// A connection.
+    /// An open connection.
     Open(Arc<Remote>),
-    /// One in TIME_WAIT without a socket.
+    /// A connection in TIME_WAIT without a socket.
     Closed(Closed),
 }
 
-/// What is kept of a connection in TIME_WAIT.
+/// The data of a connection in TIME_WAIT.
 struct Closed {
     waiting: Waiting,
     ticket: Ticket,
@@ -53,24 +53,24 @@ struct Table {
     due: Deadlines<Tuple>,
 }
 
-/// Locked for look-ups, and where a connection begins and ends.
+/// Locked for look-ups, and when a connection begins and ends.
 static TABLE: Mutex<Table> = Mutex::new(Table {
     slots: hash::new(),
     due: Deadlines::new(),
 });
-/// How many connections in TIME_WAIT there are; changed under the table's lock.
+/// The number of connections in TIME_WAIT; changed under the table's lock.
 static CLOSED: AtomicUsize = AtomicUsize::new(0);
 
-/// The work of connections whose timers are due.
+/// The work of connections whose timers have expired.
 static WORK: WorkQueue = WorkQueue::new();
-/// Work for which there was no memory, or none for its timer.
+/// Work that lacked memory, or whose timer did.
 static AGAIN: WorkQueue = WorkQueue::new();
-/// How long that waits, in ns.
+/// The delay of such work, in ns.
 const PAUSE: u64 = clock::SECOND / 10;
-/// The secrets of this machine's numbers, and of its half-open connections.
+/// The secrets for this machine's sequence numbers, and for half-open connections.
 static SECRETS: Once<[Secret; 2]> = Once::new();
 
-/// Draws the secrets, and starts the threads of what is due.
+/// Generates the secrets, and starts the threads that do the work.
 ///
 /// # Errors
 /// EAGAIN, ENOMEM.
@@ -92,7 +92,7 @@ fn as_tcp(tuple: &Tuple) -> tcp::Tuple {
     }
 }
 
-/// Forgets the connections whose TIME_WAIT is over.
+/// Removes the connections whose TIME_WAIT is over.
 pub fn expire() {
     while CLOSED.load(Relaxed) > 0 {
         let mut table = TABLE.lock();
@@ -122,7 +122,7 @@ fn enter(tuple: Tuple, remote: &Arc<Remote>) -> Result<()> {
     Ok(())
 }
 
-/// Forgets a connection, or keeps it in TIME_WAIT without a socket.
+/// Removes a connection, or keeps it in TIME_WAIT without a socket.
 fn leave(remote: &Remote, waiting: Option<Waiting>, end: &Arc<End>, port: Option<Kept>) {
     let tuple = end.tuple();
     let mut table = TABLE.lock();
@@ -162,7 +162,7 @@ impl Table {
         slot
     }
 
-    /// Takes out a connection whose TIME_WAIT is over.
+    /// Removes a connection if its TIME_WAIT is over.
     fn take_expired(&mut self, tuple: &Tuple) -> Option<Slot> {
         match self.slots.get(tuple) {
             Some(Slot::Closed(closed)) if closed.waiting.due() <= ether::now() => self.take(tuple),
@@ -171,13 +171,13 @@ impl Table {
     }
 }
 
-/// What is to be done with a segment for a connection in TIME_WAIT.
+/// What to do with a segment for a connection in TIME_WAIT.
 enum Late {
     Nothing,
-    /// RST has ended the wait: this is to be dropped without the lock.
+    /// RST has ended the wait: the slot must be dropped without the lock.
     Over(Option<Slot>),
     Answer(Header),
-    /// It may open a connection with this initial number; or else this is the answer.
+    /// It may open a connection with this initial number; otherwise this is the answer.
     Reopens(u32, Option<Header>),
 }
 
@@ -190,7 +190,7 @@ fn late(table: &mut Table, tuple: &Tuple, header: &Header, payload: usize) -> La
         return Late::Over(table.take(tuple));
     }
     let (due, old) = (closed.waiting.due(), closed.ticket);
-    // The place that it had is free.
+    // It fits in its previous place.
     table.due.remove(old);
     let ticket = table.due.add(due, *tuple);
     if let (Some(Slot::Closed(closed)), Ok(ticket)) = (table.slots.get_mut(tuple), ticket) {
@@ -203,7 +203,7 @@ fn late(table: &mut Table, tuple: &Tuple, header: &Header, payload: usize) -> La
     }
 }
 
-/// A segment came through an interface, for an address of this machine's. May sleep.
+/// Handles a segment for an address of this machine that arrived through an interface. May sleep.
 pub fn receive(packet: &ip::input::Packet) {
     let Some((tuple, header, payload)) = segment::parse(packet) else {
         return;
@@ -234,7 +234,7 @@ pub fn receive(packet: &ip::input::Packet) {
     }
 }
 
-/// A segment that no connection has.
+/// Handles a segment without a connection.
 fn begin(tuple: &Tuple, header: &Header, payload: &[u8]) {
     match listener(tuple.local, tuple.peer) {
         Ok(server) => door::receive(&server, tuple, header, payload, None),
@@ -260,7 +260,7 @@ fn refuse(tuple: &Tuple, header: &Header, payload: usize) {
     }
 }
 
-/// A machine reports about a segment from the first to the second address.
+/// Handles a report about a segment from the first to the second address.
 pub fn report(told: &ip::icmp::Report, [local, peer]: [SocketAddr; 2]) {
     let tuple = Tuple { local, peer };
     let at = told.inner.at;
@@ -283,8 +283,8 @@ pub fn report(told: &ip::icmp::Report, [local, peer]: [SocketAddr; 2]) {
     }
 }
 
-/// Whether a half open connection is forgotten by a report, as Linux has it: by one that can be
-/// mended, too, over IPv4, and only by one that cannot over IPv6.
+/// Whether a report ends a half-open connection, as on Linux: over IPv4 also a soft error, over
+/// IPv6 only a hard one.
 fn ends_half_open(told: &ip::icmp::Report) -> bool {
     let v4 = told.inner.source.is_ipv4();
     matches!(
@@ -293,7 +293,7 @@ fn ends_half_open(told: &ip::icmp::Report) -> bool {
     )
 }
 
-/// What a report says of where a segment went, but for its size.
+/// The meaning of a report about a destination, except a packet's size.
 fn unreachable(told: &ip::icmp::Report) -> Option<Unreachable> {
     let v4 = told.inner.source.is_ipv4();
     match (v4, told.kind, told.code) {

@@ -4,19 +4,20 @@
 use crate::mm::{PAGE_SIZE, frame};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The most of them (`net.ipv4.tcp_max_orphans`), as Linux has it for 1 GiB.
+/// The maximum number of orphans (`net.ipv4.tcp_max_orphans`, Linux's value for 1 GiB).
 pub static MOST: AtomicUsize = AtomicUsize::new(4096);
-/// The part of memory that they may have together, about `net.ipv4.tcp_mem`'s last.
+/// The fraction of memory that they may have together, roughly the last value of
+/// `net.ipv4.tcp_mem`.
 const PART: usize = 16;
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// One that is counted, with its bytes, until this goes.
+/// A counted orphan, with its bytes, until this is dropped.
 pub struct Orphan(usize);
 
 impl Orphan {
-    /// One more, of so many bytes; none where there are too many.
+    /// Counts another orphan with `bytes` bytes; `None` if there are too many.
     pub fn new(bytes: usize) -> Option<Self> {
         let orphan = Orphan(bytes);
         let count = COUNT.fetch_add(1, Relaxed);
@@ -32,7 +33,7 @@ impl Drop for Orphan {
     }
 }
 
-/// How many there are.
+/// The number of orphans.
 pub fn count() -> usize {
     COUNT.load(Relaxed)
 }

@@ -2,23 +2,23 @@
 
 use alloc::vec::Vec;
 
-/// Once there are so many, those that touch are joined: there are no more then than the state
+/// The number of parts from which adjacent ones are joined: then there are no more than the state
 /// machine has ranges.
 const MOST: usize = 2 * tcp::ranges::MOST;
 
-/// So many may be held without a part: what comes in order needs no more.
+/// The capacity that is kept without parts: data that arrives in order needs no more.
 const FEW: usize = 8;
 
 type Part = (u64, Vec<u8>);
 
-/// Makes room for so many bytes more; false without memory.
+/// Reserves room for more bytes; false without memory.
 type Reserve = fn(&mut Vec<u8>, usize) -> bool;
 
-/// Parts of the stream, by their places.
+/// Parts of the stream, by position.
 #[derive(Default)]
 pub struct Parts(Vec<Part>);
 
-/// Adds bytes at a place to a part that reaches it; false where it does not, or `reserve` finds no
+/// Adds bytes at a position to a part that reaches it; false if it does not, or `reserve` finds no
 /// memory.
 fn join((at, part): &mut Part, next: u64, bytes: &[u8], reserve: Reserve) -> bool {
     let Some(known) = (*at + part.len() as u64).checked_sub(next) else {
@@ -33,24 +33,24 @@ fn join((at, part): &mut Part, next: u64, bytes: &[u8], reserve: Reserve) -> boo
 }
 
 impl Parts {
-    /// None.
+    /// No parts.
     pub const fn new() -> Self {
         Parts(Vec::new())
     }
 
-    /// Makes room for one more.
+    /// Reserves room for another part.
     pub fn reserve(&mut self) -> bool {
         self.0.try_reserve(1).is_ok()
     }
 
-    /// Bytes of memory that they have, roughly.
+    /// The approximate memory in bytes.
     pub fn held(&self) -> usize {
         let bytes = self.0.iter().map(|part| part.1.capacity());
         bytes.sum::<usize>() + self.0.capacity() * size_of::<Part>()
     }
 
-    /// Adds bytes at a place of the stream; there is room for one more part. False where there are
-    /// too many that do not touch, or that there is no memory to join.
+    /// Adds bytes at a position of the stream; there is room for one more part. False if there are
+    /// too many parts that are not adjacent, or that cannot be joined for lack of memory.
     pub fn add(&mut self, at: u64, bytes: Vec<u8>) -> bool {
         self.add_by(at, bytes, |part, count| part.try_reserve(count).is_ok())
     }
@@ -64,7 +64,7 @@ impl Parts {
             if join(before, at, &bytes, reserve) {
                 return true;
             }
-            // They are a part of their own.
+            // They become a part of their own.
             known = overlap;
         }
         if self.0.len() >= MOST {
@@ -73,12 +73,12 @@ impl Parts {
             if self.0.len() >= MOST {
                 return false;
             }
-            // It is another place now.
+            // The position has changed.
             return self.add_by(at, bytes, reserve);
         }
         bytes.drain(..bytes.len().min(known as usize));
         if !bytes.is_empty() {
-            // Others may begin where they are known.
+            // Other parts may begin within the known ones.
             let at = at + known;
             let place = self.0.partition_point(|part| part.0 <= at);
             self.0.insert(place, (at, bytes));
@@ -86,8 +86,8 @@ impl Parts {
         true
     }
 
-    /// Gives `put` what is there from `from` on, with its place, until it takes nothing of that,
-    /// and forgets what it takes. Returns up to where that was.
+    /// Passes the bytes from `from` on to `put`, with their position, until it takes none, and
+    /// removes the bytes that it took. Returns the position reached.
     pub fn take(&mut self, mut from: u64, mut put: impl FnMut(u64, &[u8]) -> usize) -> u64 {
         while let Some(bytes) = self.next(from) {
             let count = put(from, bytes);
@@ -100,19 +100,19 @@ impl Parts {
         from
     }
 
-    /// The bytes from `from` on, if they are there.
+    /// The bytes from `from` on, if they are present.
     pub fn next(&self, from: u64) -> Option<&[u8]> {
         let (at, part) = self.0.first()?;
         let skip = usize::try_from(from.checked_sub(*at)?).ok()?;
         part.get(skip..).filter(|rest| !rest.is_empty())
     }
 
-    /// Forgets what is before `until`.
+    /// Removes the bytes before `until`.
     fn release(&mut self, until: u64) {
         let gone = |part: &(u64, Vec<u8>)| part.0 + part.1.len() as u64 <= until;
         let count = self.0.iter().take_while(|part| gone(part)).count();
         self.0.drain(..count);
-        // A reader that is always behind never gets to the end of what grows there.
+        // A reader that is always behind never reaches the end of a part that keeps growing.
         let is_due = |(at, part): &(u64, Vec<u8>)| until > *at + part.len() as u64 / 2;
         if self.0.first().is_some_and(is_due) {
             for (at, part) in self.0.iter_mut().take_while(|part| part.0 < until) {
@@ -123,7 +123,7 @@ impl Parts {
         self.shrink();
     }
 
-    /// Forgets what is from `from` on.
+    /// Removes the bytes from `from` on.
     pub fn prune(&mut self, from: u64) {
         self.0.retain(|part| part.0 < from);
         for (at, part) in &mut self.0 {
@@ -132,7 +132,7 @@ impl Parts {
         self.shrink();
     }
 
-    /// Gives back the memory of a list that was long.
+    /// Frees the memory of a list that was long.
     fn shrink(&mut self) {
         if self.0.is_empty() && self.0.capacity() > FEW {
             self.0 = Vec::new();
@@ -145,7 +145,7 @@ crate::selftest! {
     fn parts_of_a_stream_join() {
         let mut parts = Parts::new();
         let stream: Vec<u8> = (0..40).collect();
-        // Out of order, doubled, overlapping before and behind.
+        // Out of order, duplicated, overlapping before and after.
         for (from, to) in [(10, 20), (30, 40), (10, 20), (15, 25), (5, 12), (28, 40), (0, 6)] {
             assert!(parts.reserve() && parts.add(from as u64, stream[from..to].to_vec()));
         }
@@ -180,7 +180,7 @@ crate::selftest! {
             bytes.len()
         });
         assert_eq!((at, parts.0.len()), (30, 0));
-        // What has grown past the begin of another does not change their order.
+        // A part that has grown past the beginning of another does not change their order.
         for (from, to, grows) in [(0, 3, true), (5, 7, true), (2, 10, true), (4, 12, false)] {
             let reserve: Reserve = if grows { |_, _| true } else { |_, _| false };
             assert!(parts.reserve() && parts.add_by(from, stream[from as usize..to].to_vec(), reserve));
@@ -201,7 +201,7 @@ crate::selftest! {
             bytes.len()
         });
         assert_eq!((at, parts.0.len(), parts.held()), (5000, 0, 0));
-        // With gaps there is an end, but not for what joins another.
+        // Parts with gaps are limited, but not those that join another.
         for at in 0..MOST as u64 {
             assert!(parts.add(2 * at + 2, stream[..1].to_vec()));
         }

@@ -31,66 +31,66 @@ use tcp::{
     Accepted, Config, Connection, Error, Events, Header, Identity, State, Unreachable, Write,
 };
 
-/// How often a connection that makes progress says that its neighbour is there, in ns.
+/// How often a connection that makes progress confirms that its neighbour is reachable, in ns.
 const CONFIRMS: u64 = 5 * clock::SECOND;
 
-/// The connection.
+/// A connection with another machine.
 pub struct Remote {
     socket: Weak<Tcp>,
     end: Arc<End>,
-    /// What the socket reads, and writes.
+    /// The channels that the socket reads and writes.
     incoming: Arc<Channel>,
     outgoing: Arc<Channel>,
     inner: SleepMutex<Inner>,
-    /// The state that /proc/net/tcp and TCP_INFO show.
+    /// The state shown in /proc/net/tcp and TCP_INFO.
     shown: AtomicU8,
     due: Due,
-    /// The peer can send no more before something is read.
+    /// Whether the peer can send no more before something is read.
     full: AtomicBool,
-    /// Bytes of memory that its parts have, for those who look without the lock.
+    /// The memory of its parts in bytes, for readers without the lock.
     held: AtomicUsize,
 }
 
-/// What the lock protects. It is taken before the channels'.
+/// The data protected by the lock, which is taken before those of the channels.
 struct Inner {
-    /// Large, and on the stack as often as this is moved, but for the box.
+    /// Boxed, since it is large and would be on the stack once for each move.
     connection: Box<Connection>,
     /// The socket's side, until the connection is established.
     link: Option<Arc<Link>>,
-    /// How many bytes of the socket's stream the connection has been given.
+    /// The number of bytes of the socket's stream that were passed to the connection.
     given: u64,
-    /// How many bytes of the peer's are in the channel, or were.
+    /// The number of the peer's bytes that were put into the channel.
     filled: u64,
-    /// How many of them the program is known to have read.
+    /// The number of these that the program is known to have read.
     read: u64,
     parts: Parts,
-    /// The memory of the parts.
+    /// The charge for the parts.
     charge: Charge,
     way: Option<Way>,
     confirmed: u64,
-    /// The port, once the socket is gone.
+    /// The port, once the socket is closed.
     kept: Option<Kept>,
     has_socket: bool,
-    /// It is counted among those without a socket.
+    /// Its count among the connections without a socket.
     orphan: Option<Orphan>,
-    /// The socket was told that the peer's stream ends.
+    /// Whether the socket was notified that the peer's stream ends.
     ended: bool,
-    /// What the program gets once it has read all that came.
+    /// The error that the program gets once it has read all received data.
     error: Option<Errno>,
-    /// The connection is over; some of what came may wait for room in the channel.
+    /// Whether the connection is over; some received data may still wait for room in the channel.
     over: bool,
 }
 
 impl Inner {
-    /// Whether there is memory for so many bytes more that came.
+    /// Whether there is memory for `more` received bytes.
     fn has_memory(&self, more: usize) -> bool {
         let held = self.parts.held() + more;
         more == 0 || held <= tcp_memory::LEAST || self.charge.may_be(held)
     }
 
-    /// Whether a segment's payload may be taken: for what is expected next, what came early makes
-    /// room; and only what waits for room in the channel keeps that out, as the connection would
-    /// not go on without.
+    /// Whether a segment's payload may be accepted. For the data that is expected next, data that
+    /// arrived early makes room; only data that waits for room in the channel excludes it, since
+    /// otherwise the connection would not make progress.
     fn may_take(&mut self, header: &Header, payload: usize) -> bool {
         if self.has_memory(payload) {
             return true;
@@ -136,7 +136,7 @@ fn number(state: State) -> u8 {
 }
 
 impl Remote {
-    /// Begins to connect `socket` by this way.
+    /// Starts to connect `socket` by this route.
     ///
     /// # Errors
     /// ENOMEM.
@@ -153,7 +153,7 @@ impl Remote {
         Ok(remote)
     }
 
-    /// The connection that `socket` is to accept; its link.
+    /// Creates the connection that `socket` is to accept; returns its link.
     ///
     /// # Errors
     /// ENOMEM.
@@ -223,7 +223,7 @@ impl Remote {
         self.shown.load(Acquire)
     }
 
-    /// Bytes of memory that it has beside its channels'.
+    /// Its memory in bytes, without its channels.
     pub fn held(&self) -> usize {
         size_of::<Self>() + size_of::<Connection>() + self.held.load(Relaxed)
     }
@@ -233,12 +233,12 @@ impl Remote {
         self.full.load(Acquire)
     }
 
-    /// What the socket reads.
+    /// The channel that the socket reads.
     pub fn incoming(&self) -> &Channel {
         &self.incoming
     }
 
-    /// What the socket writes.
+    /// The channel that the socket writes.
     pub fn outgoing(&self) -> &Channel {
         &self.outgoing
     }
@@ -248,7 +248,8 @@ impl Remote {
         &self.end
     }
 
-    /// A segment came. Returns the initial number of a connection that takes its place.
+    /// Handles a segment. Returns the initial sequence number of a connection that replaces this
+    /// one.
     pub fn receive(self: &Arc<Self>, header: &Header, payload: &[u8]) -> Option<u32> {
         let mut bytes = Vec::new();
         let mut inner = self.inner.lock();
@@ -275,7 +276,7 @@ impl Remote {
             return received.reopens;
         }
         if inner.connection.has_ended() && !inner.ended {
-            // What came early from beyond the end belongs to no stream.
+            // Data that arrived early from beyond the stream's end is dropped.
             let end = inner.read + inner.connection.readable();
             inner.parts.prune(end);
         }
@@ -283,8 +284,8 @@ impl Remote {
         None
     }
 
-    /// There was no memory for what came at a place: it is forgotten, so that it comes again. A
-    /// connection that has it acknowledged is ended.
+    /// There was no memory for data received at a position: it is forgotten, so that it is sent
+    /// again. A connection that has already acknowledged it is ended.
     fn lose(inner: &mut Inner, at: u64) {
         let pruned = inner.connection.prune(u64::MAX);
         if let Some(from) = pruned {
@@ -296,7 +297,7 @@ impl Remote {
         }
     }
 
-    /// A machine said something of a segment that began with `seq`.
+    /// Handles a report about a segment that began with `seq`.
     pub fn told(self: &Arc<Self>, seq: u32, told: &ip::icmp::Report) {
         let mut inner = self.inner.lock();
         if !inner.connection.is_in_flight(seq) {
@@ -319,18 +320,18 @@ impl Remote {
     /// The socket's side has changed: bytes were written or read, or options set.
     ///
     /// # Errors
-    /// EINTR: the caller is killed.
+    /// EINTR: the caller was killed.
     pub fn stir(self: &Arc<Self>) -> Result<()> {
         self.settle(self.inner.lock_killable()?);
         Ok(())
     }
 
-    /// The same, later: for those who must not wait.
+    /// The same, later, for callers that must not wait.
     pub fn stir_later(self: &Arc<Self>) {
         self.due.queue(self);
     }
 
-    /// Changes the connection, for an option.
+    /// Changes the connection because of an option.
     pub fn change(self: &Arc<Self>, act: impl FnOnce(&mut Connection)) -> Result<()> {
         let mut inner = self.inner.lock_killable()?;
         act(&mut inner.connection);
@@ -342,14 +343,13 @@ impl Remote {
     pub fn shutdown(self: &Arc<Self>) -> Result<()> {
         let mut inner = self.inner.lock_killable()?;
         self.give(&mut inner);
-        // An end that has ended already needs no other.
+        // An end that is already closed needs no FIN.
         _ = inner.connection.shutdown();
         self.settle(inner);
         Ok(())
     }
 
-    /// The socket goes, and with it the program; what was written still is sent unless `reset`.
-    /// `keep` keeps the port.
+    /// Closes the socket's side; written data is still sent unless `reset`. `keep` keeps the port.
     pub fn close(self: &Arc<Self>, reset: bool, keep: impl FnOnce() -> Option<Kept>) {
         let mut inner = self.inner.lock();
         self.give(&mut inner);
@@ -371,7 +371,7 @@ impl Remote {
         self.settle(inner);
     }
 
-    /// Does what follows a change, and lets the lock go.
+    /// Performs the consequences of a change, and releases the lock.
     fn settle(self: &Arc<Self>, mut guard: crate::sync::SleepMutexGuard<'_, Inner>) {
         let inner = &mut *guard;
         if inner.over {
@@ -396,7 +396,7 @@ impl Remote {
         let error = inner.connection.take_error();
         self.release(inner, events);
         self.shown.store(number(inner.connection.state()), Release);
-        // What the program may do from now on is told before it is told that it may.
+        // The connection is updated before the program is notified.
         let socket = self.socket.upgrade().filter(|_| inner.has_socket);
         if let Some(link) = inner
             .link
@@ -445,7 +445,7 @@ impl Remote {
         }
     }
 
-    /// Gives the connection what was written.
+    /// Passes written bytes to the connection.
     fn give(&self, inner: &mut Inner) {
         let bytes = self.outgoing.lock_contents();
         let sent = bytes.read + bytes.sent() as u64;
@@ -468,7 +468,7 @@ impl Remote {
         }
     }
 
-    /// Puts what came in order into the channel.
+    /// Puts data that is in order into the channel.
     fn fill(self: &Arc<Self>, inner: &mut Inner) {
         let mark = inner.connection.urgent_mark().map(|mark| mark + 1);
         let mut is_short = false;
@@ -486,7 +486,7 @@ impl Remote {
                 .write(&mut source, Ancillary::default(), writing, &Wait::NEVER);
             match put {
                 Ok(count) => count,
-                // Nobody reads it.
+                // There is no reader.
                 Err(Errno::EPIPE) => bytes.len(),
                 Err(error) => {
                     is_short = error != Errno::EAGAIN;
@@ -494,7 +494,7 @@ impl Remote {
                 }
             }
         });
-        // Without memory no reader comes that makes room.
+        // Without memory, no reader comes to make room.
         if is_short {
             self.due.queue_again(self);
         }
@@ -503,8 +503,8 @@ impl Remote {
         self.held.store(held, Relaxed);
     }
 
-    /// Once all that came is in the channel, its reader is told what comes after that: the end of
-    /// the peer's stream, or an error. Whether it is an error, of which it is to be notified.
+    /// Once all received data is in the channel, reports what follows: the end of the peer's
+    /// stream, or an error. Returns whether it is an error, which must be notified.
     fn conclude(&self, inner: &mut Inner) -> bool {
         if inner.parts.next(inner.filled).is_some() {
             return false;
@@ -520,7 +520,7 @@ impl Remote {
         error.is_some()
     }
 
-    /// Tells the connection what the program has read.
+    /// Passes the amount that the program has read to the connection.
     fn note_read(&self, inner: &mut Inner) {
         let read = match self.incoming.is_dead() || !inner.has_socket {
             true => inner.filled,
@@ -532,7 +532,7 @@ impl Remote {
         }
     }
 
-    /// Lets what the peer has acknowledged go.
+    /// Removes the bytes that the peer has acknowledged.
     fn release(&self, inner: &mut Inner, events: Events) {
         let released = inner.connection.released();
         if self.outgoing.consume_to(released) {
@@ -570,7 +570,7 @@ impl Remote {
         let tuple = self.end.tuple();
         let way = self.way(inner);
         while let Some(sent) = inner.connection.transmit(ether::now()) {
-            // Where there is no way it is lost.
+            // Without a route the segment is dropped.
             let Some(way) = &way else { continue };
             let len = (sent.payload.end - sent.payload.start) as usize;
             let fill = |to: &mut [u8]| {
@@ -620,7 +620,7 @@ impl Work for Remote {
 }
 
 impl Stalled for Remote {
-    /// A writer that lacks room is about to wait: what it has written is sent.
+    /// A writer that lacks room is about to wait: sends what it has written.
     fn stalled(self: Arc<Self>) {
         _ = self.stir();
     }

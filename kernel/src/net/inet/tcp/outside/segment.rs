@@ -11,15 +11,15 @@ use ip::protocol::TCP;
 use tcp::Header;
 use tcp::header::MOST_BYTES;
 
-/// Where a segment's checksum stands.
+/// The offset of a segment's checksum.
 const FIELD: usize = 16;
-/// How many hops a segment may go.
+/// The hop limit of a segment.
 const HOPS: u8 = 64;
-/// What a segment may have on any way (Linux's `TCP_MIN_MSS`), and the most that SYN can tell of.
+/// The minimum MSS (Linux's `TCP_MIN_MSS`), and the maximum that a SYN can announce.
 const LEAST_MSS: u32 = 88;
 const MOST_MSS: u32 = u16::MAX as u32;
 
-/// The segment of a packet: of which connection it is, its header and its payload.
+/// Parses the segment of a packet: the four-tuple of its connection, its header and its payload.
 pub fn parse<'a>(packet: &'a ip::input::Packet) -> Option<(Tuple, Header, &'a [u8])> {
     let segment = packet.payload();
     let (from, to) = (packet.source, packet.destination);
@@ -33,20 +33,20 @@ pub fn parse<'a>(packet: &'a ip::input::Packet) -> Option<(Tuple, Header, &'a [u
     (has_ends && sum.checksum() == 0).then_some((tuple, header, &segment[at..]))
 }
 
-/// What a segment without options has at most on a way.
+/// The MSS of a route, for segments without options.
 pub fn mss(way: &Way, to: IpAddr) -> u16 {
     let headers = if to.is_ipv4() { 40 } else { 60 };
     way.mtu.saturating_sub(headers).clamp(LEAST_MSS, MOST_MSS) as u16
 }
 
-/// Sends a segment without payload; it is lost where there is no way.
+/// Sends a segment without payload; it is dropped if there is no route.
 pub fn send(tuple: &Tuple, header: &Header) {
     if let Ok(way) = routing::find(tuple.peer.ip(), Some(tuple.local.ip())) {
         _ = send_on(&way, tuple, header, 0, |_| Ok(()));
     }
 }
 
-/// Sends a segment with `len` bytes of payload, which `fill` puts into the frame.
+/// Sends a segment with `len` bytes of payload, which `fill` copies into the frame.
 pub fn send_on(
     way: &Way,
     tuple: &Tuple,
@@ -72,7 +72,7 @@ pub fn send_on(
     ether::send_frame(way, &carried, frame, checksum)
 }
 
-/// Puts the checksum into a segment, or what the card finishes to one.
+/// Computes a segment's checksum, or prepares it for the card.
 fn seal(way: &Way, tuple: &Tuple, frame: &mut Frame) -> Option<Checksum> {
     let segment = frame.bytes_mut();
     let sum = Sum::pseudo(tuple.local.ip(), tuple.peer.ip(), TCP, segment.len());
