@@ -16,18 +16,18 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// The most requests that all contexts together are made for (`fs.aio-max-nr`).
+/// The maximum number of requests of all contexts together (`fs.aio-max-nr`).
 pub const MAX: usize = 65536;
-/// The least that one is made for, which Linux makes depend on the number of CPUs.
+/// The minimum size of a context, which on Linux depends on the number of CPUs.
 const LEAST: usize = 8;
 
 /// `struct io_event`
 #[repr(C)]
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
 pub struct Event {
-    /// The program's own word.
+    /// A word that the program chose.
     pub data: u64,
-    /// Address of the request.
+    /// The address of the request.
     pub request: u64,
     /// Its result.
     pub result: i64,
@@ -35,7 +35,7 @@ pub struct Event {
     pub second: i64,
 }
 
-/// Bytes of an event, and of what Linux puts before the first (`struct aio_ring`).
+/// The sizes of an event, and of Linux's header before the first (`struct aio_ring`).
 const EVENT: usize = size_of::<Event>();
 
 /// A context.
@@ -47,23 +47,23 @@ pub struct Context {
     gone: AtomicBool,
 }
 
-/// Contexts by the address of their space, whose end ends them, and by their names: addresses at
-/// which Linux shares the results with the program. Libraries read that memory, and make the system
-/// call where it is zero.
+/// Contexts, by the address of their space, with which they end, and by their names: the addresses
+/// at which Linux shares the results with the program. Libraries read that memory, and make the
+/// system call if it is zero.
 static CONTEXTS: Mutex<HashMap<usize, HashMap<usize, Arc<Context>>>> = Mutex::new(hash::new());
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
-/// Requests that contexts are made for now (`fs.aio-nr`).
+/// The total size of all contexts in requests (`fs.aio-nr`).
 pub fn active_requests() -> usize {
     ASKED.load(Acquire)
 }
 
-/// Bytes of the memory that is a context's name.
+/// The size of the memory at a context's name.
 pub fn ring_len(asked: usize) -> usize {
     ((asked.max(LEAST) * 2 + 3) * EVENT).next_multiple_of(PAGE_SIZE)
 }
 
-/// Makes a context of `space`, which the caller uses, for `asked` requests. EAGAIN when there are
+/// Creates a context of `space`, which the caller uses, for `asked` requests. EAGAIN if there are
 /// too many.
 pub fn create(space: &AddressSpace, address: usize, asked: usize) -> Result<()> {
     let arrived = WaitSource::new()?;
@@ -86,7 +86,7 @@ pub fn create(space: &AddressSpace, address: usize, asked: usize) -> Result<()> 
     Ok(())
 }
 
-/// A space ends, and with it its contexts.
+/// Ends the contexts of a space that ends.
 pub fn exit(space: &AddressSpace) {
     let gone = CONTEXTS.lock().remove(&key(space));
     for context in gone.into_iter().flat_map(HashMap::into_values) {
@@ -95,7 +95,7 @@ pub fn exit(space: &AddressSpace) {
     }
 }
 
-/// The share of [`MAX`] that a context takes.
+/// The share of a context in [`MAX`].
 struct Share(usize);
 
 impl Share {
@@ -118,7 +118,7 @@ fn key(space: &AddressSpace) -> usize {
     core::ptr::from_ref(space).addr()
 }
 
-/// The context of `space` that has this name; EINVAL.
+/// The context of `space` with this name; EINVAL.
 pub fn find(space: &AddressSpace, address: usize) -> Result<Arc<Context>> {
     let contexts = CONTEXTS.lock();
     let of_space = contexts.get(&key(space));
@@ -126,7 +126,7 @@ pub fn find(space: &AddressSpace, address: usize) -> Result<Arc<Context>> {
     found.cloned().ok_or(Errno::EINVAL)
 }
 
-/// Ends a context; the bytes of memory that are its name. EINVAL.
+/// Ends a context; returns the size of the memory at its name. EINVAL.
 pub fn destroy(space: &AddressSpace, address: usize) -> Result<usize> {
     let context = match CONTEXTS.lock().get_mut(&key(space)) {
         Some(of_space) => of_space.remove(&address),
@@ -139,12 +139,12 @@ pub fn destroy(space: &AddressSpace, address: usize) -> Result<usize> {
 }
 
 impl Context {
-    /// For how many results there is room.
+    /// The number of results that it has room for.
     pub fn room(&self) -> usize {
         self.room
     }
 
-    /// Reserves room for one more result: EAGAIN when as many wait as can.
+    /// Reserves room for one more result: EAGAIN if it is full.
     pub fn reserve(&self) -> Result<()> {
         let mut queue = self.queue.lock();
         if queue.len() >= self.room {
@@ -163,12 +163,12 @@ impl Context {
         self.arrived.notify();
     }
 
-    /// Takes the result that waited longest.
+    /// Takes the oldest result.
     pub fn take(&self) -> Option<Event> {
         self.queue.lock().pop_front()
     }
 
-    /// Puts back an event that could not be handed over.
+    /// Puts back an event that could not be copied to the program.
     pub fn put_back(&self, event: Event) {
         let mut queue = self.queue.lock();
         if queue.try_reserve(1).is_ok() {
@@ -176,8 +176,8 @@ impl Context {
         }
     }
 
-    /// Waits for a result until `deadline` (in ticks), which makes it false. EINVAL once the
-    /// context is ended.
+    /// Waits for a result until `deadline` (in ticks); false if that passed. EINVAL once the
+    /// context has ended.
     pub fn wait(&self, deadline: Option<u64>) -> Result<bool> {
         let gone = || self.gone.load(Acquire);
         let ready = || gone() || !self.queue.lock().is_empty();

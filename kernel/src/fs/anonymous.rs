@@ -15,10 +15,10 @@ struct Anonymous {
     fixed: bool,
 }
 
-/// The kind that stands for a process.
+/// The name of the inode of pidfds.
 pub const PIDFD: &str = "[pidfd]";
 
-/// There is one inode, so that a change shows in all of these files.
+/// There is one inode, so a change shows in all of these files.
 static ATTR: Once<SimpleAttr> = Once::new();
 
 fn shared_attr() -> &'static SimpleAttr {

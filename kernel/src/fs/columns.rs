@@ -2,7 +2,7 @@
 //! `/proc/PID/maps` have thousands of such lines, for which `core::fmt` is too slow (compare
 //! Linux's seq_put_decimal_ull and seq_printf).
 
-/// Bytes that a beginning may have: what is beyond them is left out.
+/// The maximum length of a beginning: the rest is cut off.
 const LONGEST: usize = 128;
 
 /// The beginning of a line.
@@ -12,7 +12,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Nothing yet.
+    /// An empty beginning.
     pub const fn new() -> Self {
         Columns {
             bytes: [b' '; LONGEST],
@@ -20,12 +20,12 @@ impl Columns {
         }
     }
 
-    /// All that was put in.
+    /// The bytes added so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// Puts bytes in.
+    /// Adds bytes.
     #[inline]
     pub fn push(&mut self, bytes: &[u8]) -> &mut Self {
         let end = (self.len + bytes.len()).min(LONGEST);
@@ -35,14 +35,14 @@ impl Columns {
         self
     }
 
-    /// Puts blanks in until `width` columns are full.
+    /// Adds blanks up to `width` columns.
     pub fn pad_to(&mut self, width: usize) -> &mut Self {
-        // No byte beyond the length was ever another.
+        // Bytes beyond the length are still blank.
         self.len = self.len.max(width.min(LONGEST));
         self
     }
 
-    /// A number in hexadecimal, with zeroes in front of it up to `least` digits.
+    /// Adds a number in hexadecimal, with leading zeroes up to `least` digits.
     pub fn hex(&mut self, value: u64, least: usize) -> &mut Self {
         let digits = (u64::BITS - value.leading_zeros()).div_ceil(4);
         let digits = (digits as usize).max(least).min(LONGEST - self.len);
@@ -55,12 +55,12 @@ impl Columns {
         self
     }
 
-    /// A number in decimal.
+    /// Adds a number in decimal.
     pub fn decimal(&mut self, value: u64) -> &mut Self {
         self.right(value, 1)
     }
 
-    /// A number in decimal, with blanks in front of it up to `width` columns.
+    /// Adds a number in decimal, with leading blanks up to `width` columns.
     pub fn right(&mut self, value: u64, width: usize) -> &mut Self {
         let mut digits = [b' '; 20];
         let (mut left, mut at) = (value, digits.len());

@@ -21,7 +21,7 @@ const COVERED: u8 = 1;
 /// The name was removed.
 const REMOVED: u8 = 2;
 
-/// Where a dentry is.
+/// The position of a dentry in the tree.
 struct Place {
     name: Arc<[u8]>,
     parent: Option<Arc<Dentry>>,
@@ -34,7 +34,7 @@ pub struct Dentry {
     kind: Kind,
     state: AtomicU8,
     place: Mutex<Place>,
-    /// Mounts here, by the number of the mount in which each is seen, ascending.
+    /// Mounts on this dentry, by the number of the mount in which each is visible, ascending.
     mounted: Mutex<Vec<(u32, Arc<Mount>)>>,
 }
 
@@ -74,17 +74,17 @@ impl Dentry {
         self.kind
     }
 
-    /// The directory it is in; none for a file system's root.
+    /// Its directory; `None` for a file system's root.
     pub fn parent(&self) -> Option<Arc<Dentry>> {
         self.place.lock().parent.clone()
     }
 
-    /// The last part of its path.
+    /// The last component of its path.
     pub fn name(&self) -> Arc<[u8]> {
         self.place.lock().name.clone()
     }
 
-    /// Gives it another name or directory.
+    /// Changes its name or directory.
     pub fn moved(&self, parent: &Arc<Dentry>, name: Arc<[u8]>) {
         path::tree_changes();
         let place = Place {
@@ -100,15 +100,15 @@ impl Dentry {
         self.mark(REMOVED, COVERED, Errno::EBUSY)
     }
 
-    /// Sets `mark`, or fails with `error` where `other` is set: of both there is one at most.
+    /// Sets `mark`, or fails with `error` if `other` is set, since the two exclude each other.
     fn mark(&self, mark: u8, other: u8, error: Errno) -> Result<()> {
         let change = |state: u8| (state & other == 0).then_some(state | mark);
         let done = self.state.fetch_update(AcqRel, Acquire, change);
         done.map(|_| ()).map_err(|_| error)
     }
 
-    /// Whether this dentry is `directory`, or below it in the same file system. Reschedules: a
-    /// program decides the depth.
+    /// Whether this dentry is `directory`, or below it in the same file system. Reschedules, since
+    /// programs choose the depth.
     pub fn is_within(self: &Arc<Self>, directory: &Arc<Dentry>) -> bool {
         let mut here = Some(self.clone());
         while let Some(dentry) = here {
@@ -121,25 +121,25 @@ impl Dentry {
         false
     }
 
-    /// True when the name was removed while somebody held it.
+    /// Whether the name was removed.
     pub fn is_removed(&self) -> bool {
         self.state.load(Relaxed) & REMOVED != 0
     }
 
-    /// True when something is mounted here, in whatever mount.
+    /// Whether something is mounted on it, in any mount.
     #[inline]
     pub fn is_covered(&self) -> bool {
         self.state.load(Acquire) & COVERED != 0
     }
 
-    /// The mount here as seen in mount `id`.
+    /// The mount on it that is visible in mount `id`.
     pub fn mounted_on(&self, id: u32) -> Option<Arc<Mount>> {
         let mounted = self.mounted.lock();
         let at = mounted.binary_search_by_key(&id, |(above, _)| *above);
         Some(mounted[at.ok()?].1.clone())
     }
 
-    /// Mounts `mount` here, as seen in mount `id`, where nothing is mounted yet; ENOENT where the
+    /// Mounts `mount` on it, visible in mount `id`, if nothing is mounted there yet; ENOENT if the
     /// name was removed.
     pub fn mount(&self, id: u32, mount: Arc<Mount>) -> Result<()> {
         let mut mounted = self.mounted.lock();
@@ -150,7 +150,7 @@ impl Dentry {
         Ok(())
     }
 
-    /// Ends what is mounted here as seen in mount `id`.
+    /// Removes the mount on it that is visible in mount `id`.
     pub fn unmount(&self, id: u32) {
         let mut mounted = self.mounted.lock();
         let at = mounted.binary_search_by_key(&id, |(above, _)| *above);
@@ -164,8 +164,8 @@ impl Dentry {
 }
 
 impl Drop for Dentry {
-    /// Drops the directories above that nobody else holds, one after the other: removed ones, as
-    /// many as a program likes. Waits then.
+    /// Drops the ancestors that are no longer referenced in a loop: there may be as many removed
+    /// ones as a program likes. May sleep.
     fn drop(&mut self) {
         let mut above = self.place.get_mut().parent.take();
         while let Some(mut dentry) = above.and_then(Arc::into_inner) {

@@ -22,7 +22,7 @@ use linux_raw_sys::ioctl::{
     RNDADDENTROPY, RNDADDTOENTCNT, RNDCLEARPOOL, RNDGETENTCNT, RNDRESEEDCRNG, RNDZAPENTCNT,
 };
 
-/// A device number from its parts, as Linux's `new_encode_dev` packs it.
+/// A device number made of its parts, as by Linux's `new_encode_dev`.
 pub const fn number(major: u32, minor: u32) -> u64 {
     ((minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)) as u64
 }
@@ -33,7 +33,7 @@ pub const fn split(number: u64) -> (u32, u32) {
     (number >> 8 & 0xfff, number & 0xff | number >> 12 & !0xff)
 }
 
-/// The names under /dev that are there from the start: name, major, minor, permissions.
+/// The initial names in /dev: name, major, minor, permissions.
 pub const NODES: [(&str, u32, u32, u32); 13] = [
     ("null", 1, 3, 0o666),
     ("zero", 1, 5, 0o666),
@@ -51,10 +51,10 @@ pub const NODES: [(&str, u32, u32, u32); 13] = [
     ("trace", 240, 0, 0o600),
 ];
 
-/// The node of the hypervisor, where there is one.
+/// The node of the hypervisor, if there is one.
 pub const HYPERVISOR: (&str, u32, u32, u32) = ("kvm", 10, 232, 0o660);
 
-/// Whether this machine's CPUs run guests, once they are up.
+/// Whether this machine's CPUs can run guests, once they are up.
 pub fn has_hypervisor() -> bool {
     arch::virt::available()
 }
@@ -137,7 +137,7 @@ impl FileOps for Memory {
     }
 }
 
-/// Fills `to` piece by piece with `put`, until one falls short or a signal is due.
+/// Fills `to` piece by piece with `put`, until one is short or a signal is due.
 fn pieces(to: &mut Sink, put: impl Fn(&mut Sink) -> Result<usize>) -> Result<usize> {
     let mut total = 0;
     while to.left() > 0 {
@@ -154,7 +154,7 @@ fn pieces(to: &mut Sink, put: impl Fn(&mut Sink) -> Result<usize>) -> Result<usi
     Ok(total)
 }
 
-/// Does a request of ioctl(2) that random devices know. How much is credited is of no matter: there
+/// ioctl(2) requests of the random devices. The amount of credited entropy does not matter: there
 /// is always enough.
 fn control_random(request: u32, argument: usize) -> Result<()> {
     let number = UserPtr::<i32>::new(argument);
@@ -188,10 +188,10 @@ fn control_random(request: u32, argument: usize) -> Result<()> {
     Ok(())
 }
 
-/// Mixes in what a program has at `from`.
+/// Mixes in a program's bytes at `from`.
 ///
 /// # Errors
-/// EFAULT: not all of it could be taken.
+/// EFAULT: not all of them could be read.
 fn take_entropy(from: usize, len: usize) -> Result<()> {
     let mut bytes = [0; 256];
     for at in (0..len).step_by(bytes.len()) {

@@ -18,14 +18,14 @@ use linux_raw_sys::general::*;
 
 struct Watch {
     file: Weak<File>,
-    /// The descriptor that it was asked for by.
+    /// The descriptor by which the watch was requested.
     descriptor: i32,
     /// DN_* bits.
     wanted: u32,
 }
 
-/// A directory, the address of an open file, which is no other's while that is watched, and that of
-/// the descriptors of who watches.
+/// A directory, the address of an open file, which is not reused while the file is watched, and
+/// that of the watcher's descriptor table.
 type Place = (Key, usize, usize);
 
 fn place(file: &File, descriptors: usize) -> Place {
@@ -36,17 +36,17 @@ fn own_descriptors() -> usize {
     Arc::as_ptr(&current().files()).addr()
 }
 
-/// All watches, ordered so that those of a directory are neighbours.
+/// All watches, ordered so that those of a directory are adjacent.
 static WATCHES: Mutex<BTreeMap<Place, Watch>> = Mutex::new(BTreeMap::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// True when anything is watched.
+/// Whether there are any watches.
 #[inline]
 pub fn is_active() -> bool {
     COUNT.load(Relaxed) > 0
 }
 
-/// Events of inotify, and the DN_* bit of each.
+/// inotify events, and the DN_* bit of each.
 const KINDS: [(u32, u32); 5] = [
     (IN_ACCESS, DN_ACCESS),
     (IN_MODIFY, DN_MODIFY),
@@ -55,8 +55,8 @@ const KINDS: [(u32, u32); 5] = [
     (IN_ATTRIB, DN_ATTRIB),
 ];
 
-/// Makes the directory that `file` is send signals, with descriptor `fd`, for more kinds of
-/// events; for none at all with 0.
+/// Makes the directory `file` send signals, with descriptor `fd`, for further kinds of events; for
+/// none at all if `wanted` is 0.
 ///
 /// # Errors
 /// ENOTDIR, ENOMEM.
@@ -89,8 +89,8 @@ pub fn watch(file: &Arc<File>, fd: i32, wanted: u32) -> Result<()> {
     Ok(())
 }
 
-/// A process (by the address of its descriptors) closed a descriptor of the file, or wants no more
-/// signals of it.
+/// A process (identified by its descriptor table) closed a descriptor of the file, or wants no more
+/// signals.
 #[inline]
 pub fn flush(file: &File, descriptors: usize) {
     if is_active() {
@@ -101,7 +101,7 @@ pub fn flush(file: &File, descriptors: usize) {
 #[cold]
 fn end_watch(file: &File, descriptors: usize) {
     if file.dentry().kind() == Kind::Directory {
-        // A file that was moved says under a sleeping lock where it was.
+        // A moved file returns its address under a sleeping lock.
         let place = place(file, descriptors);
         let gone = take(&mut WATCHES.lock(), &place);
         drop(gone);
@@ -114,19 +114,19 @@ fn take(watches: &mut BTreeMap<Place, Watch>, place: &Place) -> Option<Watch> {
     gone
 }
 
-/// Events of inotify's kinds happened in (or to) a directory.
+/// Reports inotify events that happened in (or to) a directory.
 pub fn notify(directory: Key, events: u32) {
     if is_active() {
         let kinds = KINDS.iter().filter(|(from, _)| events & from != 0);
         let kinds = kinds.fold(0, |bits, (_, kind)| bits | kind);
-        // Most events notify nobody, such as that the directory was opened or closed.
+        // Most events are not reported, such as opening or closing the directory.
         if kinds != 0 {
             notify_kinds(directory, kinds);
         }
     }
 }
 
-/// A name in a directory became another one there.
+/// Reports a rename within a directory.
 pub fn notify_rename(directory: Key) {
     notify_kinds(directory, DN_RENAME);
 }
@@ -140,7 +140,7 @@ fn notify_kinds(directory: Key, kinds: u32) {
             let Some((&place, watch)) = rest.next() else {
                 return;
             };
-            // No table of descriptors is at the last address.
+            // No descriptor table is at the highest address.
             from = (directory, place.1, place.2 + 1);
             if watch.wanted & kinds == 0 {
                 drop(watches);

@@ -22,7 +22,7 @@ const MAX: u64 = u64::MAX - 1;
 pub struct EventFd {
     count: Mutex<u64>,
     semaphore: bool,
-    /// Its number, for programs that compare descriptors.
+    /// Its number, by which programs can compare descriptors.
     id: u32,
     readable: Arc<WaitSource>,
     writable: Arc<WaitSource>,
@@ -41,23 +41,23 @@ pub fn new(count: u32, flags: u32) -> Result<Arc<File>> {
     super::anonymous::file("[eventfd]", ops, OpenFlags(O_RDWR | flags & EFD_NONBLOCK))
 }
 
-/// The counter that a descriptor of the calling process is open on.
+/// The eventfd of a descriptor of the calling process.
 ///
 /// # Errors
-/// EBADF, EINVAL (it is something else).
+/// EBADF, EINVAL (it is not an eventfd).
 pub fn of(fd: i32) -> Result<Arc<EventFd>> {
     let file = current().files().get(fd)?;
     file.ops_as().ok_or(Errno::EINVAL)
 }
 
 impl EventFd {
-    /// Adds one, as the kernel does: where there is no room that stays so.
+    /// Adds one on behalf of the kernel; at the maximum, the value stays.
     pub fn signal(&self) {
         self.add(1);
         self.readable.notify_for(Events::READABLE);
     }
 
-    /// Takes what was added; false if that is nothing.
+    /// Takes the value; false if it was 0.
     #[cfg(guests)]
     pub fn drain(&self) -> bool {
         let taken = self.take().is_some();
@@ -67,7 +67,7 @@ impl EventFd {
         taken
     }
 
-    /// Notifies `watcher` when something was added, until what this returns is dropped.
+    /// Notifies `watcher` when a value is added, until the returned watch is dropped.
     #[cfg(guests)]
     pub fn watch(&self, watcher: Arc<dyn Watcher>) -> Result<Watch> {
         self.readable.watch(Events::READABLE, watcher)

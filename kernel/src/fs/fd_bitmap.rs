@@ -9,7 +9,7 @@ const BITS: usize = u64::BITS as usize;
 /// The set of descriptors in use.
 #[derive(Default)]
 pub struct FdBitmap {
-    /// The first word of bits, which takes no allocation: enough for most processes.
+    /// The first word of bits, which needs no allocation and is enough for most processes.
     low: u64,
     /// The words after it.
     high: Vec<u64>,
@@ -30,7 +30,7 @@ impl FdBitmap {
         Ok(())
     }
 
-    /// How many descriptors it has room for.
+    /// The number of descriptors that it has room for.
     pub fn room(&self) -> usize {
         (1 + self.high.len()) * BITS
     }
@@ -41,7 +41,7 @@ impl FdBitmap {
             (&mut self.full, words.div_ceil(BITS)),
             (&mut self.high, words),
         ] {
-            // The first may be longer already, if there was no memory for the second.
+            // The first may already be longer, if there was no memory for the second.
             let more = len.saturating_sub(bits.len());
             bits.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
             bits.resize(bits.len() + more, 0);
@@ -49,7 +49,7 @@ impl FdBitmap {
         Ok(())
     }
 
-    /// Becomes as `other`, for all of whose descriptors in use there is room.
+    /// Copies `other`; there is room for all of its descriptors.
     #[inline]
     pub fn copy_from(&mut self, other: &Self) {
         self.low = other.low;
@@ -61,7 +61,7 @@ impl FdBitmap {
         }
     }
 
-    /// A descriptor, for which there is room, is in use.
+    /// Marks a descriptor, for which there is room, as used.
     #[inline]
     pub fn set(&mut self, fd: usize) {
         let bit = 1 << (fd % BITS);
@@ -98,7 +98,7 @@ impl FdBitmap {
         word.is_some_and(|word| word >> (fd % BITS) & 1 != 0)
     }
 
-    /// The lowest that is free from `from` on.
+    /// The lowest free descriptor from `from` on.
     #[inline]
     pub fn next_free(&self, from: usize) -> usize {
         let used = self.low | below(from);
@@ -108,7 +108,7 @@ impl FdBitmap {
         self.next_free_above(from.max(BITS) - BITS) + BITS
     }
 
-    /// The lowest that is in use from `from` on.
+    /// The lowest used descriptor from `from` on.
     pub fn next_used(&self, from: usize) -> Option<usize> {
         let low = self.low & !below(from);
         if from < BITS && low != 0 {
@@ -125,7 +125,7 @@ impl FdBitmap {
         None
     }
 
-    /// One above the highest that is in use.
+    /// The highest used descriptor plus one.
     pub fn end(&self) -> usize {
         let above = |word: &u64| BITS - word.leading_zeros() as usize;
         match self.high.iter().rposition(|word| *word != 0) {
@@ -134,7 +134,7 @@ impl FdBitmap {
         }
     }
 
-    /// How many are in use.
+    /// The number of used descriptors.
     pub fn count(&self) -> usize {
         let ones = self.high.iter().map(|word| word.count_ones() as usize);
         self.low.count_ones() as usize + ones.sum::<usize>()
@@ -161,7 +161,7 @@ fn below(bit: usize) -> u64 {
     (1_u64 << (bit % BITS)) - 1
 }
 
-/// The lowest bit from `from` on that is 0, or one above all.
+/// The lowest zero bit from `from` on, or the number of bits.
 fn next_zero(words: &[u64], from: usize) -> usize {
     let mut mask = below(from);
     for (index, word) in words.iter().enumerate().skip(from / BITS) {
@@ -184,7 +184,7 @@ crate::selftest! {
             random ^= random >> 7;
             random ^= random << 17;
             let fd = random as usize % FDS;
-            // Long runs, so that words and words of words are full.
+            // Long runs, so that words, and words of words, become full.
             let (end, set) = (FDS.min(fd + (1 << ((random >> 32) % 13))), round % 5 != 0);
             bitmap.reach(end).unwrap();
             for fd in fd..end {

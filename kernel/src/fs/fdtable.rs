@@ -15,21 +15,22 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The most descriptors of a table, and the highest value of RLIMIT_NOFILE (`nr_open`).
+/// The maximum size of a table, and the highest value of RLIMIT_NOFILE (`nr_open`).
 pub static MOST_FILES: AtomicUsize = AtomicUsize::new(1 << 20);
 
-/// Descriptors that are closed before others may run, and that are looked at.
+/// The number of descriptors that are closed, or visited, before others may run.
 const AT_ONCE: usize = 32;
 const LOOKS_AT_ONCE: usize = 2048;
 
-/// Descriptors of a part of a large table, which grows part by part: no allocation is too large,
-/// and none is copied for long.
+/// The descriptors in a part of a large table. It grows part by part, so no allocation is too
+/// large, and no copy takes long.
 const PART: usize = 1 << 16;
 
-/// Bytes that any open file holds, roughly.
+/// The approximate memory of any open file in bytes.
 const FILE: usize = 1024;
 
-/// The number of files of a table whose memory is counted; the other files are taken as alike.
+/// The number of files of a table whose memory is measured; the other files are assumed to be
+/// alike.
 const SAMPLE: usize = 256;
 
 #[derive(Clone)]
@@ -42,14 +43,14 @@ struct Slot {
 struct Slots {
     /// The first part, as far as it was ever used.
     slots: Vec<Option<Slot>>,
-    /// The others, each whole; empty where none of its descriptors was ever used.
+    /// The other parts, at full size; empty if none of its descriptors was ever used.
     parts: Vec<Vec<Option<Slot>>>,
-    /// The descriptors in use, and those that are [`Reserved`].
+    /// Used descriptors, including [`Reserved`] ones.
     used: FdBitmap,
     reserved: usize,
-    /// Threads that have the table.
+    /// The number of threads that share the table.
     users: usize,
-    /// A copy that fork is making, of the table as it was when the copy began.
+    /// A copy that fork is making, of the table as it was at the start.
     copying: Option<Box<Slots>>,
 }
 
@@ -99,7 +100,7 @@ impl Slots {
         Ok(())
     }
 
-    /// The slot of a descriptor, if it is in use.
+    /// The slot of a descriptor, if it is open.
     fn get(&self, fd: usize) -> Option<&Slot> {
         match self.slots.get(fd) {
             Some(slot) => slot.as_ref(),
@@ -122,7 +123,7 @@ impl Slots {
         }
     }
 
-    /// To be called before a descriptor changes: a copy that is being made gets it as it was.
+    /// Must be called before a descriptor changes: a copy in progress gets its old value.
     #[inline]
     fn will_change(&mut self, fd: usize) {
         if self.copying.is_some() {
@@ -130,7 +131,7 @@ impl Slots {
         }
     }
 
-    /// Gives the copy that is being made a descriptor as it is now, unless it has it already.
+    /// Gives the copy in progress the present value of a descriptor, unless it has it already.
     #[cold]
     #[inline(never)]
     fn keep(&mut self, fd: usize) {
@@ -141,8 +142,8 @@ impl Slots {
         self.copying = Some(copy);
     }
 
-    /// Copies a descriptor, if it was in use in `table` when this copy began and is not copied yet.
-    /// One that was reserved is free in the copy.
+    /// Copies a descriptor, if it was open in `table` when this copy began and is not copied yet. A
+    /// reserved one is free in the copy.
     fn take_over(&mut self, fd: usize, table: &Slots) {
         if self.used.has(fd)
             && let Some(place @ None) = self.place(fd)
@@ -154,8 +155,7 @@ impl Slots {
         }
     }
 
-    /// Whether there is room for the descriptors that are in use in `table`, the last of which is
-    /// below `end`.
+    /// Whether there is room for the used descriptors of `table`, which are below `end`.
     fn has_room_for(&mut self, table: &Slots, end: usize) -> bool {
         let mut from = 0;
         while let Some(fd) = table.used.next_used(from) {
@@ -167,7 +167,7 @@ impl Slots {
         table.used.end() <= end
     }
 
-    /// Gives the descriptor `fd`, for which there is room, a file; returns its old slot.
+    /// Sets the slot of the descriptor `fd`, for which there is room; returns its old slot.
     fn put(&mut self, fd: usize, slot: Slot) -> Option<Slot> {
         self.will_change(fd);
         self.used.set(fd);
@@ -178,7 +178,7 @@ impl Slots {
         self.reserved != 0 && self.used.has(fd) && self.get(fd).is_none()
     }
 
-    /// Takes the slot of a descriptor, if there is one that `matches`.
+    /// Takes the slot of a descriptor, if it `matches`.
     #[inline]
     fn take_if(&mut self, fd: usize, matches: impl Fn(&Slot) -> bool) -> Option<Slot> {
         self.will_change(fd);
@@ -187,7 +187,7 @@ impl Slots {
         Some(slot)
     }
 
-    /// Slots that there is memory for.
+    /// The number of slots that there is memory for.
     fn room(&self) -> usize {
         let parts = self.parts.iter().map(Vec::capacity);
         self.slots.capacity() + parts.sum::<usize>()
@@ -201,11 +201,11 @@ pub struct FdTable(Mutex<Slots>, Fork);
 struct Fork(SleepMutex<()>);
 
 impl FdTable {
-    /// A copy, as fork makes it.
+    /// A copy for fork.
     pub fn fork(&self) -> Result<FdShare> {
         let (mut slots, mut used) = (Vec::new(), FdBitmap::default());
         loop {
-            // Memory is asked for without the lock; the table may have grown meanwhile.
+            // Memory is allocated without the lock; the table may grow meanwhile.
             let wanted = self.0.lock().used.end();
             if wanted > LOOKS_AT_ONCE {
                 return self.fork_large();
@@ -253,7 +253,7 @@ impl FdTable {
         Ok(share)
     }
 
-    /// Begins a copy of the table as it is now; false where the table outgrew the copy's room.
+    /// Begins a copy of the present table; false if the table outgrew the room of the copy.
     fn begin_copy(&self) -> Result<bool> {
         let mut copy = try_box(Slots {
             users: 1,
@@ -262,7 +262,7 @@ impl FdTable {
         let end = self.0.lock().used.end();
         copy.grow(end.saturating_sub(1))?;
         let mut from = 0;
-        // Reserved ones, too: they may be open when the copy begins.
+        // Reserved ones too, since they may be open when the copy begins.
         let next = |from| self.0.lock().used.next_used(from);
         while let Some(fd) = next(from) {
             let last = (fd / PART * PART + PART - 1)
@@ -305,10 +305,10 @@ impl FdTable {
         }
     }
 
-    /// Bytes of kernel memory that the files hold, roughly. A large table is sampled at random, so
-    /// that the out-of-memory killer does not look at each descriptor of each process. Files are
-    /// asked one by one: they may take locks of their own. One that is closed meanwhile ends later:
-    /// who looks for memory may hold what that takes.
+    /// The approximate kernel memory of the files in bytes. A large table is sampled at random, so
+    /// that the out-of-memory killer does not visit each descriptor of each process. Files are
+    /// asked one by one, since they may take locks of their own. A file that is closed meanwhile is
+    /// freed later: the caller, which needs memory, may hold locks that this takes.
     pub fn held(&self) -> usize {
         let (room, end, open) = {
             let table = self.0.lock();
@@ -358,7 +358,7 @@ impl FdTable {
         Ok(fd as i32)
     }
 
-    /// Takes the lowest free descriptor for a file that is still to be opened.
+    /// Reserves the lowest free descriptor for a file that is yet to be opened.
     ///
     /// # Errors
     /// EMFILE, ENOMEM.
@@ -372,10 +372,10 @@ impl FdTable {
         Ok(Reserved(self.clone(), Some(fd)))
     }
 
-    /// Takes two.
+    /// Reserves two descriptors.
     ///
     /// # Errors
-    /// EMFILE, ENOMEM: none is taken.
+    /// EMFILE, ENOMEM: none is reserved.
     pub fn reserve_pair(self: &Arc<Self>) -> Result<[Reserved; 2]> {
         Ok([self.reserve()?, self.reserve()?])
     }
@@ -390,7 +390,7 @@ impl FdTable {
         )
     }
 
-    /// Makes `file` descriptor `fd`; the old file of `fd` is closed.
+    /// Sets descriptor `fd` to `file`; the old file of `fd` is closed.
     ///
     /// # Errors
     /// EMFILE, ENOMEM; EBUSY: it is reserved.
@@ -430,7 +430,7 @@ impl FdTable {
         }
     }
 
-    /// Says whether exec shall close the descriptor.
+    /// Sets whether exec closes the descriptor.
     pub fn set_close_on_exec(&self, fd: i32, value: bool) -> Result<()> {
         let mut table = self.0.lock();
         table.will_change(fd as usize);
@@ -441,7 +441,7 @@ impl FdTable {
         Ok(())
     }
 
-    /// Closes the descriptors that exec closes.
+    /// Closes the close-on-exec descriptors.
     pub fn exec(&self) {
         self.close_matching(0, usize::MAX, |slot| slot.close_on_exec);
     }
@@ -451,7 +451,7 @@ impl FdTable {
         self.close_matching(first, last, |_| true);
     }
 
-    /// Lets exec close every descriptor in `first..=last`.
+    /// Marks every descriptor in `first..=last` to be closed on exec.
     pub fn mark_range(&self, first: usize, last: usize) {
         let mut from = first;
         loop {
@@ -489,7 +489,7 @@ impl FdTable {
                     }
                 }
             };
-            // Closed without the lock: it may wait, or close further files.
+            // Closed without the lock, since closing may sleep, or close further files.
             if let Some(file) = file {
                 self.closed(&file);
             }
@@ -499,8 +499,8 @@ impl FdTable {
         }
     }
 
-    /// A descriptor of `file` was closed: the process's record locks and its watch of the directory
-    /// go, whatever other descriptors it has.
+    /// A descriptor of `file` was closed: releases the process's record locks and its watch of the
+    /// directory, even if it has other descriptors of the file.
     fn closed(&self, file: &File) {
         file.ops().flush();
         let descriptors = core::ptr::from_ref(self).addr();
@@ -508,7 +508,7 @@ impl FdTable {
         file_lock::release_process(file, descriptors);
     }
 
-    /// The lowest descriptor in use from `from` on.
+    /// The lowest open descriptor from `from` on.
     pub fn next(&self, from: usize) -> Option<usize> {
         let table = self.0.lock();
         let used = |fd: &usize| table.used.next_used(fd + 1);
@@ -516,8 +516,8 @@ impl FdTable {
         all.into_iter().find(|&fd| !table.is_reserved(fd))
     }
 
-    /// The number of descriptors that the table has room for, growing as Linux's does: programs see
-    /// it in the bits that select leaves alone.
+    /// The size of the table, which grows as on Linux: programs can see it by the bits that select
+    /// leaves unchanged.
     pub fn size(&self) -> usize {
         const FIRST: usize = 64;
         const STEP: usize = 128;
@@ -528,8 +528,8 @@ impl FdTable {
     }
 }
 
-/// A descriptor that nobody finds open, and nobody else gets, until it is given its file. It is
-/// given back without (Linux's get_unused_fd_flags, fd_install and put_unused_fd).
+/// A reserved descriptor, which is neither open nor available to others until it gets its file. It
+/// is freed if dropped before (Linux's get_unused_fd_flags, fd_install and put_unused_fd).
 pub struct Reserved(Arc<FdTable>, Option<usize>);
 
 impl Reserved {
@@ -538,7 +538,7 @@ impl Reserved {
         self.1.map_or(-1, |fd| fd as i32)
     }
 
-    /// Gives it its file; its number.
+    /// Installs its file; returns its number.
     pub fn install(mut self, file: Arc<File>, close_on_exec: bool) -> i32 {
         let number = self.number();
         if let Some(fd) = self.1.take() {
@@ -565,7 +565,7 @@ impl Drop for Reserved {
     }
 }
 
-/// A thread's share of a table, which other threads may have too. A reader that only looks at the
+/// A thread's share of a table, which other threads may share. A reader that only examines the
 /// table has no share: it neither keeps files open nor makes the table shared.
 pub struct FdShare(Arc<FdTable>);
 
@@ -596,7 +596,7 @@ impl FdShare {
         FdShare(self.0.clone())
     }
 
-    /// Whether several threads have it.
+    /// Whether several threads share the table.
     pub fn is_shared(&self) -> bool {
         self.0.0.lock().users > 1
     }
@@ -630,7 +630,7 @@ crate::selftest! {
         let ops = try_arc(Asked(AtomicUsize::new(0))).unwrap();
         let files = FdShare::new().unwrap();
         let (slots, mut open) = (size_of::<Option<Slot>>(), 0);
-        // Few, all; then many, without holes and with them.
+        // Few, all; then many, without gaps and with them.
         for fds in [0..40, 40..4000, 70_000..70_040] {
             for fd in fds {
                 let file = super::anonymous::file("test", ops.clone(), OpenFlags(0)).unwrap();
@@ -695,7 +695,7 @@ crate::selftest! {
         assert!(table.begin_copy().unwrap());
         let mut from = 0;
         assert!(table.copy_some(&mut from).is_none());
-        // Descriptors that were copied, and some that were not yet.
+        // Descriptors that were copied already, and some that were not.
         for fd in [1, from + 1] {
             table.close(fd as i32).unwrap();
             table.set(fd + 1, other.clone(), false).unwrap();
@@ -703,7 +703,7 @@ crate::selftest! {
             table.mark_range(fd + 3, fd + 3);
             table.close_range(fd + 4, fd + 4);
         }
-        // Opened again, changed twice, and one that was not in use.
+        // Opened again, changed twice, and one that was free.
         for fd in [from + 1, from + 2, ALL + 1] {
             table.set(fd, other.clone(), true).unwrap();
         }

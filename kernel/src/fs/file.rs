@@ -31,7 +31,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use linux_raw_sys::general::*;
 
-/// EINVAL where a transfer at `position` would end beyond the last position that there is.
+/// EINVAL if a transfer at `position` would end beyond the maximum position.
 fn check_end(position: u64, len: usize) -> Result<()> {
     if position.saturating_add(len as u64) > i64::MAX as u64 {
         return Err(Errno::EINVAL);
@@ -50,9 +50,9 @@ pub struct File {
     stream: bool,
     written_in_order: bool,
     position: SleepMutex<u64>,
-    /// The errors of its file system that it was told.
+    /// The errors of its file system that were already reported to it.
     told: AtomicU32,
-    /// The receiver of signals about it, if anybody asked.
+    /// The receiver of its signals, once one was set.
     sigio: Mutex<Option<Arc<Sigio>>>,
     /// The epoll sets that it is a member of.
     holders: Holders,
@@ -60,10 +60,10 @@ pub struct File {
 }
 
 impl File {
-    /// Writes everything to the disk that it is on (syncfs(2)).
+    /// Writes its whole file system back (syncfs(2)).
     ///
     /// # Errors
-    /// EIO, ENOSPC: also what writing back any file met since it was opened, once.
+    /// EIO, ENOSPC, including write-back errors of any file since it was opened, once.
     pub fn sync_fs(&self) -> Result<()> {
         let Some(mount) = self.path.mount() else {
             return Ok(());
@@ -126,7 +126,7 @@ impl File {
         }
         let failed = path.mount().and_then(|mount| mount.fs().failed());
         let told = failed.map_or(0, ErrSeq::sample);
-        // From here on a failure drops the file, which ends the claim.
+        // From here on, a failure drops the file, which releases the claim.
         try_arc(File {
             stream: ops.is_stream(),
             written_in_order: ops.is_written_in_order(),
@@ -142,7 +142,7 @@ impl File {
         })
     }
 
-    /// The key by which locks, leases and watches know it.
+    /// The key by which locks, leases and watches identify it.
     pub(super) fn address(&self) -> usize {
         if self.flags().has(OpenFlags::MOVED) {
             return *self.position.lock() as usize;
@@ -150,7 +150,7 @@ impl File {
         core::ptr::from_ref(self).addr()
     }
 
-    /// Keeps `address` as the key of a file that is moved once nobody else refers to it.
+    /// Keeps `address` as the key of a file that is moved once it has no other references.
     pub(super) fn move_from(&mut self, address: usize) {
         *self.position.get_mut() = address as u64;
         *self.flags.get_mut() |= OpenFlags::MOVED;
@@ -161,7 +161,7 @@ impl File {
         &self.path
     }
 
-    /// Whether the calling thread still has the credentials that opened it.
+    /// Whether the calling thread still has the credentials of the opener.
     pub fn is_openers(&self) -> bool {
         task::current().with_credentials(|who| core::ptr::eq(who, &*self.opener))
     }
@@ -176,29 +176,29 @@ impl File {
         &self.ops
     }
 
-    /// Its operations, if they are a `T`.
+    /// Its operations, if they are of type `T`.
     pub fn ops_as<T: FileOps>(&self) -> Option<Arc<T>> {
         let ops: Arc<dyn Any + Send + Sync> = self.ops.clone();
         ops.downcast().ok()
     }
 
-    /// The flags it was opened with, as changed since.
+    /// The present flags.
     pub fn flags(&self) -> OpenFlags {
         OpenFlags(self.flags.load(Relaxed))
     }
 
-    /// Sets the flags `which` to those of `to`, and leaves the others as they are by then.
+    /// Sets the flags `which` to those of `to`, and leaves the others unchanged.
     pub fn set_flags(&self, which: u32, to: u32) {
         let set = |flags| Some(flags & !which | to & which);
         _ = self.flags.fetch_update(Relaxed, Relaxed, set);
     }
 
-    /// The epoll sets that it is a member of, where it is none itself.
+    /// The epoll sets that it is a member of, unless it is one itself.
     pub fn holders(&self) -> &Holders {
         &self.holders
     }
 
-    /// The receiver of signals about it, made by `new` where nobody asked yet.
+    /// The receiver of its signals, created by `new` if there is none.
     pub fn sigio(&self, new: impl FnOnce() -> Result<Arc<Sigio>>) -> Result<Arc<Sigio>> {
         let known = self.sigio.lock().clone();
         match known {
@@ -219,12 +219,12 @@ impl File {
         }
     }
 
-    /// Whether there are positions in it to read and write at.
+    /// Whether it can be read and written at positions.
     pub fn has_places(&self) -> bool {
         !self.stream || self.ops.has_places()
     }
 
-    /// ESPIPE unless there are.
+    /// ESPIPE unless it can.
     fn check_position(&self) -> Result<()> {
         if !self.has_places() {
             return Err(Errno::ESPIPE);
@@ -241,13 +241,13 @@ impl File {
         }
     }
 
-    /// The error, if any, of a read at a place in it.
+    /// The error, if any, of a read at a position.
     pub fn check_read_at(&self) -> Result<()> {
         self.check_position()?;
         self.check_readable()
     }
 
-    /// The error, if any, of a write at a place in it.
+    /// The error, if any, of a write at a position.
     pub fn check_write_at(&self) -> Result<()> {
         self.check_position()?;
         if self.written_in_order {
@@ -256,7 +256,7 @@ impl File {
         self.check_writable()
     }
 
-    /// Reads at the file's position and moves it.
+    /// Reads at the file's position and advances it.
     #[inline]
     pub fn read(&self, to: &mut Sink) -> Result<usize> {
         self.check_readable()?;
@@ -276,7 +276,7 @@ impl File {
         Ok(count)
     }
 
-    /// Writes at the file's position (or its end) and moves it.
+    /// Writes at the file's position (or its end) and advances it.
     #[inline]
     pub fn write(&self, from: &mut Source) -> Result<usize> {
         self.check_writable()?;
@@ -303,14 +303,15 @@ impl File {
         Ok(count)
     }
 
-    /// Reads at `position`; the file's own stays.
+    /// Reads at `position`; the file's own position is unchanged.
     pub fn read_at(&self, to: &mut Sink, position: u64) -> Result<usize> {
         self.check_read_at()?;
         check_end(position, to.left())?;
         self.ops.read(self, to, position)
     }
 
-    /// Writes at `position`; the file's own stays. With O_APPEND at the end, as Linux does.
+    /// Writes at `position`; the file's own position is unchanged. With O_APPEND it writes at the
+    /// end, like Linux.
     pub fn write_at(&self, from: &mut Source, position: u64) -> Result<usize> {
         self.check_write_at()?;
         check_end(position, from.left())?;
@@ -320,11 +321,11 @@ impl File {
         self.ops.write(self, from, position)
     }
 
-    /// Writes at a place, or at the file's position and moves it, in spite of O_APPEND
+    /// Writes at a position, or at the file's position and advances it, regardless of O_APPEND
     /// (RWF_NOAPPEND).
     ///
     /// # Errors
-    /// EPERM: the file is for appending only.
+    /// EPERM: the file is append-only.
     pub fn write_over(&self, from: &mut Source, at: Option<u64>) -> Result<usize> {
         if self.flags().has(O_APPEND) {
             perm::check_flags(&self.path, &self.path, FS_APPEND_FL)?;
@@ -345,7 +346,7 @@ impl File {
         }
     }
 
-    /// Writes at the end; `moves`: the file's position goes there too.
+    /// Writes at the end; with `moves`, the file's position is set to the end too.
     pub fn append(&self, from: &mut Source, moves: bool) -> Result<usize> {
         self.check_writable()?;
         if self.stream {
@@ -361,7 +362,7 @@ impl File {
         Ok(count)
     }
 
-    /// Fills `buffer` from `position` on, as far as the file goes, and returns how much that is.
+    /// Fills `buffer` from `position` on, up to the end of the file; returns the number of bytes.
     pub fn read_kernel(&self, position: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut done = 0;
         while done < buffer.len() {
@@ -388,7 +389,7 @@ impl File {
         Ok(*position)
     }
 
-    /// Hands the directory's next records to `emit` until that returns false.
+    /// Passes the directory's next records to `emit` until that returns false.
     pub fn read_dir(&self, emit: &mut dyn FnMut(&Record) -> bool) -> Result<()> {
         self.check_readable()?;
         let mut position = self.position.lock_killable()?;
@@ -404,12 +405,12 @@ impl File {
         done
     }
 
-    /// Writes its description; see [`FileOps::describe`].
+    /// Writes its part of `fdinfo`; see [`FileOps::describe`].
     pub fn describe(&self, text: &mut Text) {
         self.ops.describe(text);
     }
 
-    /// Whether there is anything to wait for: a file in memory is always ready.
+    /// Whether it can be waited for: a file in memory is always ready.
     pub fn can_poll(&self) -> bool {
         self.ops.can_poll(self)
     }
@@ -419,8 +420,8 @@ impl File {
         self.ops.poll(self, table)
     }
 
-    /// The object that mmap and exec map: the file itself, or fresh memory (`None`). ENODEV where
-    /// the file cannot be mapped.
+    /// The object that mmap and exec map: the file itself, or fresh memory (`None`). ENODEV if the
+    /// file cannot be mapped.
     pub fn mapping(self: &Arc<Self>) -> Result<Option<Arc<dyn PageSource>>> {
         match self.ops.memory() {
             Memory::None => Err(Errno::ENODEV),
@@ -439,7 +440,7 @@ impl File {
         }
     }
 
-    /// The time of last reading that a read now leaves, if it changes it (relatime).
+    /// The access time after a read now, if it changes (relatime).
     pub fn access_time(&self, accessed: Time, modified: Time) -> Option<Time> {
         let directory = self.path.kind() == Kind::Directory;
         let never = if directory { MS_NODIRATIME } else { 0 };
@@ -486,7 +487,7 @@ impl Drop for File {
     }
 }
 
-/// A mapping holds the open file, which has the name that `/proc/PID/maps` shows.
+/// A mapping holds the open file, whose name `/proc/PID/maps` shows.
 impl PageSource for File {
     fn may_have_tags(&self) -> bool {
         self.page_source()
@@ -566,7 +567,7 @@ impl PageSource for File {
     }
 }
 
-/// A file that O_PATH opened: only its place is of use.
+/// A file opened with O_PATH, of which only the path can be used.
 struct PathOnly;
 
 impl FileOps for PathOnly {

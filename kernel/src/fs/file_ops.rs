@@ -11,7 +11,7 @@ use crate::mm::PageSource;
 use core::any::Any;
 use core::ops::Range;
 
-/// Where lseek(2) counts from.
+/// The origin of lseek(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
     /// The start.
@@ -20,7 +20,7 @@ pub enum Whence {
     Current,
     /// The end.
     End,
-    /// The next byte that is not in a hole.
+    /// The next data.
     Data,
     /// The next hole.
     Hole,
@@ -34,15 +34,15 @@ pub struct Record<'a> {
     pub kind: Kind,
     /// The name.
     pub name: &'a [u8],
-    /// The position from which reading goes on after this record.
+    /// The position at which reading continues after this record.
     pub next: u64,
 }
 
 /// The memory of a file that can be mapped.
 pub enum Memory<'a> {
-    /// Nothing: ENODEV.
+    /// None: ENODEV.
     None,
-    /// Fresh zeroed memory, as of /dev/zero.
+    /// Fresh zeroed memory, as for /dev/zero.
     Zeroes,
     /// These pages.
     Pages(&'a dyn PageSource),
@@ -50,29 +50,29 @@ pub enum Memory<'a> {
 
 /// The operations of a file on which open(2) succeeded.
 pub trait FileOps: Send + Sync + Any {
-    /// True for files without a position: pipes, terminals. Asked once, at open.
+    /// Whether it has no position, like pipes and terminals. Called once, at open.
     fn is_stream(&self) -> bool {
         false
     }
 
-    /// Whether a place in a stream may be asked for, though all are alike: in /dev/zero.
+    /// Whether a stream accepts positions, though they do not matter, like /dev/zero.
     fn has_places(&self) -> bool {
         false
     }
 
-    /// Whether writes at a given position are refused, as for each seq_file of Linux's. Asked once,
+    /// Whether writes at a given position are refused, as for each seq_file of Linux. Called once,
     /// at open.
     fn is_written_in_order(&self) -> bool {
         false
     }
 
-    /// Bytes of kernel memory that are freed when it is closed for good, roughly. Takes no lock
-    /// that sleeps.
+    /// The approximate kernel memory in bytes that is freed when it is finally closed. Takes no
+    /// sleeping lock.
     fn held(&self) -> usize {
         0
     }
 
-    /// Reads from `position` on; 0 is end-of-file.
+    /// Reads from `position` on; 0 means end of file.
     fn read(&self, file: &File, _to: &mut Sink, _position: u64) -> Result<usize> {
         match file.dentry().kind() {
             Kind::Directory => Err(Errno::EISDIR),
@@ -85,12 +85,12 @@ pub trait FileOps: Send + Sync + Any {
         Err(Errno::EINVAL)
     }
 
-    /// Writes at the end and returns the position after it too (`O_APPEND`).
+    /// Writes at the end and also returns the position after the data (`O_APPEND`).
     fn append(&self, file: &File, from: &mut Source) -> Result<(usize, u64)> {
         Ok((self.write(file, from, 0)?, 0))
     }
 
-    /// Whether there is anything to wait for.
+    /// Whether it can be waited for.
     fn can_poll(&self, file: &File) -> bool {
         !matches!(file.path().kind(), Kind::Regular | Kind::Directory)
     }
@@ -102,12 +102,12 @@ pub trait FileOps: Send + Sync + Any {
     }
 
     /// Whether a signal may report that the file became ready (O_ASYNC). Not for files that signals
-    /// make ready: each such signal would cause the next.
+    /// make ready, since each such signal would cause the next.
     fn has_async(&self) -> bool {
         false
     }
 
-    /// A descriptor of it is closed by the current process, which may have others.
+    /// The current process closes a descriptor of it, and may have others.
     fn flush(&self) {}
 
     /// Writes the part of `/proc/PID/fdinfo` that is specific to the file.
@@ -118,7 +118,7 @@ pub trait FileOps: Send + Sync + Any {
         Err(Errno::ENOTTY)
     }
 
-    /// Hands a directory's records from `position` on to `emit` until that returns false.
+    /// Passes a directory's records from `position` on to `emit` until that returns false.
     fn read_dir(
         &self,
         _file: &File,
@@ -134,20 +134,20 @@ pub trait FileOps: Send + Sync + Any {
         seek_in(size, position, offset, whence)
     }
 
-    /// Makes room from `offset` on (fallocate(2)), with its mode bits.
+    /// Allocates space from `offset` on (fallocate(2)), with its mode bits.
     fn allocate(&self, _file: &File, _mode: u32, _offset: u64, _len: u64) -> Result<()> {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// Returns when the bytes of a range that were written are on the medium (fsync(2)).
+    /// Returns when the written bytes of a range are on the medium (fsync(2)).
     ///
     /// # Errors
-    /// An error of writing back that this open file was not told yet.
+    /// A write-back error that was not reported to this open file yet.
     fn sync(&self, _file: &File, _range: Range<u64>) -> Result<()> {
         Ok(())
     }
 
-    /// Returns when the device has the bytes of a range, which it may still keep in its cache
+    /// Returns when the written bytes of a range are on the device, possibly in its cache
     /// (sync_file_range(2)).
     ///
     /// # Errors
@@ -161,7 +161,7 @@ pub trait FileOps: Send + Sync + Any {
         Ok(())
     }
 
-    /// Gives up what the page cache has of a range (POSIX_FADV_DONTNEED).
+    /// Drops the page cache of a range (POSIX_FADV_DONTNEED).
     fn forget(&self, _file: &File, _range: Range<u64>) {}
 
     /// Whether O_DIRECT is supported for a file opened by `path`.
@@ -169,8 +169,7 @@ pub trait FileOps: Send + Sync + Any {
         false
     }
 
-    /// Whether all writes fail although it was opened for writing. Then it is not mapped either
-    /// where that could write it.
+    /// Whether all writes fail although it was opened for writing. Then writable mappings fail too.
     fn is_read_only(&self) -> bool {
         false
     }
@@ -178,7 +177,7 @@ pub trait FileOps: Send + Sync + Any {
     /// Called when the file is mapped, which counts as reading it.
     fn mapped(&self, _file: &File) {}
 
-    /// The memory of it that mmap can map.
+    /// The memory that mmap can map.
     fn memory(&self) -> Memory<'_> {
         Memory::None
     }

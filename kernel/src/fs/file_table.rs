@@ -8,21 +8,21 @@ use crate::task::require;
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 use linux_raw_sys::general::CAP_SYS_ADMIN;
 
-/// Open files.
+/// The number of open files.
 static OPEN: Counter = Counter::new();
 
-/// The most open files without CAP_SYS_ADMIN (`/proc/sys/fs/file-max`); 0 until it is set: then the
-/// limit is as many as take about a tenth of memory.
+/// The maximum number of open files without CAP_SYS_ADMIN (`/proc/sys/fs/file-max`); 0 until it is
+/// set: then the limit is the number that takes about a tenth of memory.
 static MOST_OPEN: AtomicUsize = AtomicUsize::new(0);
-/// The fewest that this is (NR_FILE).
+/// The minimum of the default (NR_FILE).
 const LEAST_OPEN: usize = 8192;
 
-/// How many files are open.
+/// The number of open files.
 pub fn open_files() -> usize {
     OPEN.exactly()
 }
 
-/// The most that may be without CAP_SYS_ADMIN.
+/// The maximum number of open files without CAP_SYS_ADMIN.
 pub fn most_open() -> usize {
     match MOST_OPEN.load(Relaxed) {
         0 => LEAST_OPEN.max(frame::total() * (PAGE_SIZE / 1024) / 10),
@@ -30,16 +30,16 @@ pub fn most_open() -> usize {
     }
 }
 
-/// Changes that.
+/// Changes the maximum.
 pub fn set_most_open(most: usize) {
     MOST_OPEN.store(most.max(1), Relaxed);
 }
 
-/// One of the open files, as long as it lives.
+/// The count of an open file, as long as it lives.
 pub(super) struct Counted;
 
 impl Counted {
-    /// Counts one more; ENFILE where there are too many.
+    /// Counts one more; ENFILE if there are too many.
     pub fn new() -> Result<Self> {
         let most = most_open();
         if OPEN.approximate() >= most && OPEN.exactly() >= most {

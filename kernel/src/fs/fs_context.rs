@@ -14,11 +14,12 @@ struct Places {
 }
 
 struct State {
-    /// Shared with a forked child until one of the two changes it.
+    /// Shared with a forked child until one of them changes it.
     places: Arc<Places>,
-    /// Threads that have the context.
+    /// The number of threads that share the context.
     users: usize,
-    /// One of them is in execve(2), and no other may come to share the context (Linux's `in_exec`).
+    /// Whether one of them is in execve(2), so that no other may start to share the context
+    /// (Linux's `in_exec`).
     executing: bool,
 }
 
@@ -41,13 +42,13 @@ impl FsContext {
         Ok(FsShare(try_arc(context)?))
     }
 
-    /// A copy, as fork makes it.
+    /// A copy for fork.
     pub fn fork(&self) -> Result<FsShare> {
         let places = self.state.lock().places.clone();
         Self::with(places, self.umask())
     }
 
-    /// Whether several threads have it.
+    /// Whether several threads share it.
     pub fn is_shared(&self) -> bool {
         self.state.lock().users > 1
     }
@@ -62,7 +63,7 @@ impl FsContext {
         self.state.lock().places.directory.clone()
     }
 
-    /// True when `path` is the root: `..` ends there.
+    /// Whether `path` is the root, at which `..` ends.
     pub fn is_root(&self, path: &Path) -> bool {
         self.state.lock().places.root.is(path)
     }
@@ -83,7 +84,7 @@ impl FsContext {
         })
     }
 
-    /// Changes the root or the directory: another thread may change the other at the same time.
+    /// Changes the root or the directory, while another thread may change the other.
     fn change(&self, changed: impl FnOnce(&Places) -> Places) -> Result<()> {
         let room = Room::new()?;
         let mut state = self.state.lock();
@@ -94,7 +95,7 @@ impl FsContext {
         Ok(())
     }
 
-    /// Permissions that new files do not get.
+    /// The umask: permissions that new files do not get.
     pub fn umask(&self) -> u32 {
         self.umask.load(Relaxed)
     }
@@ -123,7 +124,7 @@ impl FsShare {
     /// Shares the context with another thread (CLONE_FS).
     ///
     /// # Errors
-    /// EAGAIN: a thread that has it begins a program.
+    /// EAGAIN: a thread that shares it is in exec.
     pub fn share(&self) -> Result<Self> {
         let mut state = self.0.state.lock();
         if state.executing {
@@ -140,11 +141,11 @@ impl Drop for FsShare {
     }
 }
 
-/// While this lives, a context that one process alone has is not shared with others.
+/// As long as this lives, a context that only one process has cannot be shared with others.
 pub struct Executing(Arc<FsContext>);
 
 impl Executing {
-    /// Marks the context of `thread`, which begins a program; none if another process has it too.
+    /// Marks the context of `thread`, which is in exec; `None` if another process shares it.
     pub fn begin(thread: &Thread) -> Option<Self> {
         let executing = Executing(thread.fs());
         let mut users = executing.count_users();
@@ -154,7 +155,7 @@ impl Executing {
             if users <= own {
                 return Some(executing);
             }
-            // A user may have ended in between; none can come.
+            // A user may have ended in between, but none can be added.
             let before = core::mem::replace(&mut users, executing.count_users());
             if users == before {
                 return None;
@@ -162,7 +163,7 @@ impl Executing {
         }
     }
 
-    /// How many threads have it, which from now on are no more.
+    /// The number of threads that share it, which cannot increase from now on.
     fn count_users(&self) -> usize {
         let mut state = self.0.state.lock();
         state.executing = true;

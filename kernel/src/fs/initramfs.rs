@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use core::any::Any;
 use linux_raw_sys::general::{S_IFCHR, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 
-/// Makes the files that an empty root shall have, as Linux's default archive does.
+/// Creates the files that an empty root needs, as Linux's default archive does.
 pub fn prepare(root: &Arc<Dentry>) -> Result<()> {
     let dev = add(root, b"dev", S_IFDIR | 0o755, 0, (0, 0), &[])?;
     add(
@@ -25,8 +25,8 @@ pub fn prepare(root: &Arc<Dentry>) -> Result<()> {
     Ok(())
 }
 
-/// Unpacks one archive or several on end. Damage is reported in the log, and what comes before
-/// it stays.
+/// Unpacks one archive or several in a row. Damage is reported in the log, and the files before it
+/// are kept.
 pub fn unpack(root: &Arc<Dentry>, archive: &[u8]) {
     let mut links = BTreeMap::new();
     for member in newc::members(archive) {
@@ -43,7 +43,7 @@ pub fn unpack(root: &Arc<Dentry>, archive: &[u8]) {
     }
 }
 
-/// Inodes of files with several names, by their number and device in the archive.
+/// Inodes with several names, by number and device in the archive.
 type Links = BTreeMap<(u32, (u32, u32)), Arc<dyn Inode>>;
 
 fn unpack_member(root: &Arc<Dentry>, member: &newc::Member, links: &mut Links) -> Result<()> {
@@ -110,7 +110,7 @@ fn add(
 ) -> Result<Arc<Dentry>> {
     let parent = node(directory.inode())?;
     let child = match mode & S_IFMT {
-        // Some writers of archives count a zero at the end.
+        // Some archivers include a final zero.
         S_IFLNK => {
             let end = content.iter().position(|&byte| byte == 0);
             parent.new_symlink(&content[..end.unwrap_or(content.len())], owner)?
@@ -143,7 +143,7 @@ mod tests {
                 fields.iter().for_each(|field| bytes += &alloc::format!("{field:08x}"));
                 for part in [name, "\0", content] {
                     bytes += part;
-                    // After the name, and after the content.
+                    // Padding, after the name and after the content.
                     while part != name && bytes.len() % 4 != 0 {
                         bytes += "\0";
                     }

@@ -32,12 +32,12 @@ pub enum Kind {
     Fifo,
     /// A socket.
     Socket,
-    /// None of these: epoll and its like.
+    /// None of these: epoll and its kin.
     Anonymous,
 }
 
 impl Kind {
-    /// The kind that the `S_IFMT` bits of a mode say.
+    /// The kind for the `S_IFMT` bits of a mode.
     pub fn of_mode(mode: u32) -> Option<Self> {
         Some(match mode & S_IFMT {
             S_IFREG => Kind::Regular,
@@ -86,7 +86,7 @@ impl Time {
         Self::at(time::now_ticks())
     }
 
-    /// The time of day when the counter stood at `ticks`.
+    /// The time of day when the counter was at `ticks`.
     pub fn at(ticks: u64) -> Self {
         let then = clock::realtime_at(ticks);
         Time {
@@ -105,7 +105,7 @@ pub struct Attr {
     pub inode: u64,
     /// Type and permissions.
     pub mode: u32,
-    /// Names.
+    /// The number of names.
     pub links: u32,
     /// Owner.
     pub uid: u32,
@@ -113,9 +113,9 @@ pub struct Attr {
     pub gid: u32,
     /// Device number of a device node.
     pub rdev: u64,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Memory that it takes, in units of 512 bytes.
+    /// Allocated memory, in units of 512 bytes.
     pub blocks: u64,
     /// Last read.
     pub accessed: Time,
@@ -123,7 +123,7 @@ pub struct Attr {
     pub modified: Time,
     /// Last change of the inode.
     pub changed: Time,
-    /// When it was made.
+    /// The time of creation.
     pub created: Time,
 }
 
@@ -144,9 +144,9 @@ pub struct SetAttr {
 
 /// The target of a symbolic link.
 pub enum Link {
-    /// A path, from the link's own directory on.
+    /// A path, relative to the link's own directory.
     Path(Vec<u8>),
-    /// A place itself, whatever its path: the links of /proc/PID.
+    /// The target itself, whatever its path: the links of /proc/PID.
     Jump(Path),
 }
 
@@ -155,37 +155,37 @@ pub enum Link {
 pub struct FsStat {
     /// Its magic number.
     pub magic: u64,
-    /// Bytes of a block; those of a page if it does not say.
+    /// The size of a block; that of a page if it is `None`.
     pub block_size: Option<u32>,
-    /// All its blocks.
+    /// The number of blocks.
     pub blocks: u64,
     /// Free blocks.
     pub free: u64,
-    /// Of these, blocks that only some may take.
+    /// Free blocks that only some users may take.
     pub reserved: u64,
-    /// Its own number, if it has one beside its device's.
+    /// Its own number, if it differs from its device's.
     pub id: Option<u64>,
-    /// The inodes that there may be, and that there may be more; 0 where nothing limits them.
+    /// The maximum number of inodes, and the number of free ones; 0 if there is no limit.
     pub files: u64,
     /// As above.
     pub free_files: u64,
 }
 
-/// The mode and the device of a whiteout, by which one file system of an overlay says that
-/// another's file is gone.
+/// The mode and the device of a whiteout, by which one file system of an overlay hides a file of
+/// another.
 pub const WHITEOUT: New<'static> = New::Node(S_IFCHR, 0);
 
 /// Flags of renameat2(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replace {
-    /// Replaces the file that has the new name.
+    /// Replaces an existing file with the new name.
     #[default]
     Yes,
-    /// EEXIST when something has the new name.
+    /// Fails with EEXIST if the new name exists.
     No,
-    /// The two change places.
+    /// Exchanges the two files.
     Exchange,
-    /// As `Yes`, and a whiteout has the old name then.
+    /// Like `Yes`, and leaves a whiteout at the old name.
     Whiteout,
 }
 
@@ -193,18 +193,18 @@ pub enum Replace {
 pub enum XattrChange<'a> {
     /// Sets the value, whether the attribute exists or not.
     Set(&'a [u8]),
-    /// Creates the attribute: EEXIST where there is one of this name.
+    /// Creates the attribute: EEXIST if it exists.
     Create(&'a [u8]),
-    /// Replaces the value: ENODATA where there is no such attribute.
+    /// Replaces the value: ENODATA if the attribute does not exist.
     Replace(&'a [u8]),
-    /// Removes the attribute: ENODATA where there is none.
+    /// Removes the attribute: ENODATA if it does not exist.
     Remove,
 }
 
-/// A new inode to be made in a directory.
+/// An inode to create in a directory.
 pub enum New<'a> {
-    /// A file, directory, pipe, device or socket of this mode (with its `S_IFMT` bits) and device
-    /// number.
+    /// A file, directory, pipe, device or socket with this mode (including its `S_IFMT` bits) and
+    /// device number.
     Node(u32, u64),
     /// A symbolic link.
     Symlink(&'a [u8]),
@@ -219,13 +219,12 @@ pub trait Inode: Send + Sync + Any {
     /// Its attributes.
     fn attr(&self) -> Attr;
 
-    /// Its flags (FS_*_FL), where its file system's mounts say that there are such
-    /// ([`super::mount::KEEPS_FLAGS`]).
+    /// Its flags (FS_*_FL), if its file system has them ([`super::mount::KEEPS_FLAGS`]).
     fn flags(&self) -> u32 {
         0
     }
 
-    /// Whether the calling thread may do what the attributes forbid it.
+    /// Whether the calling thread may do what the permissions deny.
     fn permits(&self) -> bool {
         false
     }
@@ -235,7 +234,7 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::EPERM)
     }
 
-    /// Begins to read or write it.
+    /// Opens it.
     fn open(self: Arc<Self>, here: &Path, flags: OpenFlags) -> Result<Arc<dyn FileOps>>;
 
     /// Changes the length of a regular file.
@@ -243,7 +242,7 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::EINVAL)
     }
 
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     fn link(&self) -> Result<Link> {
         Err(Errno::EINVAL)
     }
@@ -251,13 +250,13 @@ pub trait Inode: Send + Sync + Any {
     /// Called when the link was read or followed, on a mount with these flags.
     fn link_read(&self, _mounted: u32) {}
 
-    /// Where it leads for a walk that follows it, which may be refused.
+    /// The target for a walk that follows the link, which may be refused.
     fn follow(&self) -> Result<Link> {
         self.link()
     }
 
-    /// Whether a name in this directory has one dentry, which every look-up finds: something can be
-    /// mounted on that.
+    /// Whether each name in this directory has a single dentry, which every look-up finds, so that
+    /// something can be mounted on it.
     fn keeps_entries(&self) -> bool {
         false
     }
@@ -267,12 +266,13 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::ENOTDIR)
     }
 
-    /// Makes an inode in a directory; EEXIST where the name is taken.
+    /// Creates an inode in a directory; EEXIST if the name exists.
     fn create(&self, _here: &Arc<Dentry>, _name: &[u8], _new: New) -> Result<Arc<Dentry>> {
         Err(Errno::EPERM)
     }
 
-    /// Makes a regular file in no directory (O_TMPFILE). `linkable`: it may get a name later.
+    /// Creates a regular file in no directory (O_TMPFILE). With `linkable`, it may get a name
+    /// later.
     fn create_unnamed(
         &self,
         _here: &Arc<Dentry>,
@@ -282,19 +282,19 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// Gives an inode of the same file system one more name, in this directory.
+    /// Adds a name in this directory for an inode of the same file system.
     fn add_link(&self, _here: &Arc<Dentry>, _name: &[u8], _to: &Arc<dyn Inode>) -> Result<()> {
         Err(Errno::EPERM)
     }
 
-    /// Removes a name: of an empty directory, or of anything else; ESTALE where `victim` has that
-    /// name no more.
+    /// Removes the name of an empty directory, or of a non-directory; ESTALE if `victim` no longer
+    /// has that name.
     fn remove(&self, _here: &Arc<Dentry>, _victim: &Arc<Dentry>) -> Result<()> {
         Err(Errno::EPERM)
     }
 
     /// Moves the dentry in `(here, dentry)` to `(directory, name)` in the same file system, and
-    /// replaces `occupant`, which has that name; ESTALE where one of the dentries lost its name.
+    /// replaces `occupant`, which has that name; ESTALE if one of the dentries lost its name.
     fn rename(
         &self,
         _from: (&Arc<Dentry>, &Arc<Dentry>),
@@ -315,12 +315,12 @@ pub trait Inode: Send + Sync + Any {
         None
     }
 
-    /// The file system it is in.
+    /// The statistics of its file system.
     fn fs_stat(&self) -> FsStat {
         FsStat::default()
     }
 
-    /// An extended attribute; ENODATA where it has none of this name.
+    /// An extended attribute; ENODATA if there is none with this name.
     fn xattr(&self, _name: &[u8]) -> Result<Vec<u8>> {
         Err(Errno::EOPNOTSUPP)
     }

@@ -22,11 +22,11 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use linux_raw_sys::general::*;
 use linux_raw_sys::ioctl::FIONREAD;
 
-/// Events that wait for a reader of a new instance, at most (`max_queued_events`).
+/// The maximum queue length of a new instance (`max_queued_events`).
 pub static MAX_EVENTS: AtomicUsize = AtomicUsize::new(16384);
-/// Instances of a user, at most (`max_user_instances`).
+/// The maximum number of instances of a user (`max_user_instances`).
 pub static MAX_INSTANCES: AtomicUsize = AtomicUsize::new(128);
-/// Watches of a user, at most (`max_user_watches`).
+/// The maximum number of watches of a user (`max_user_watches`).
 pub static MAX_WATCHES: AtomicUsize = AtomicUsize::new(65536);
 
 /// An inode, by device and number.
@@ -36,12 +36,12 @@ struct Event {
     watch: i32,
     mask: u32,
     cookie: u32,
-    /// In the directory that is watched, if that is about one in it.
+    /// The name in the watched directory, if the event is about an entry.
     name: Option<Arc<[u8]>>,
 }
 
 impl Event {
-    /// Events were lost.
+    /// Reports that events were lost.
     const OVERFLOW: Self = Event {
         watch: -1,
         mask: IN_Q_OVERFLOW,
@@ -53,8 +53,8 @@ impl Event {
         self.name.as_deref().unwrap_or_default()
     }
 
-    /// Bytes as a `struct inotify_event`: the name ends with a zero and is padded to a multiple of
-    /// 16.
+    /// The size as a `struct inotify_event`: the name ends with a zero and is padded to a multiple
+    /// of 16.
     fn len(&self) -> usize {
         let name = match self.name().len() {
             0 => 0,
@@ -85,7 +85,7 @@ struct State {
     events: VecDeque<Event>,
     /// The number of events before the one that reports lost events (IN_Q_OVERFLOW).
     overflow: Option<usize>,
-    /// By number.
+    /// The watched inodes, by watch number.
     watches: BTreeMap<i32, Key>,
     last: i32,
 }
@@ -100,7 +100,7 @@ impl State {
         }
     }
 
-    /// The event to be read next.
+    /// The event to read next.
     fn first(&self) -> Option<&Event> {
         match self.overflow {
             Some(0) => Some(&Event::OVERFLOW),
@@ -135,9 +135,9 @@ impl State {
 /// An open inotify file.
 pub struct Inotify {
     state: Mutex<State>,
-    /// The user that it belongs to.
+    /// The user to which it is charged.
     user: u32,
-    /// Events that wait for a reader, at most.
+    /// The maximum queue length.
     most: usize,
     readable: Arc<WaitSource>,
 }
@@ -150,7 +150,7 @@ struct Watch {
     is_directory: bool,
 }
 
-/// A user's counts.
+/// The counts of a user.
 #[derive(Clone, Copy, Default)]
 struct Usage {
     instances: usize,
@@ -166,7 +166,7 @@ fn charge(user: u32, change: impl FnOnce(&mut Usage) -> Result<()>) -> Result<()
     change(users.get_or_insert_with(user, Usage::default))
 }
 
-/// A user has so many less, for which no memory is needed; one with none is forgotten.
+/// Reduces a user's counts, which needs no memory; a user without any is removed.
 fn uncharge(user: u32, instances: usize, watches: usize) {
     let mut users = USERS.lock();
     if let Some(usage) = users.get_mut(&user) {
@@ -178,12 +178,12 @@ fn uncharge(user: u32, instances: usize, watches: usize) {
     }
 }
 
-/// A watched inode, and the address of the instance, which has one watch of it.
+/// A watched inode, and the address of the instance, which has a single watch for it.
 type Place = (Key, usize);
 
-/// All watches, ordered so that those of an inode are neighbours.
+/// All watches, ordered so that those of an inode are adjacent.
 static WATCHES: Mutex<BTreeMap<Place, Watch>> = Mutex::new(BTreeMap::new());
-/// How many there are: when there are none, nobody looks further.
+/// The number of watches: if it is 0, events cost nothing more.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// A new instance, with the flags of inotify_init1.
@@ -197,7 +197,7 @@ pub fn new(flags: u32) -> Result<Arc<File>> {
         usage.instances += 1;
         Ok(())
     })?;
-    // From here on dropping the instance takes the charge back.
+    // From here on, dropping the instance releases the charge.
     let instance = try_arc(Inotify {
         state: Mutex::new(State::new()),
         user,
@@ -217,19 +217,19 @@ pub(super) fn key(dentry: &Dentry) -> Key {
     (attr.device, attr.inode)
 }
 
-/// A number that joins the two events of a rename.
+/// A number that links the two events of a rename.
 fn new_cookie() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     NEXT.fetch_add(1, Relaxed)
 }
 
-/// True when anything is watched.
+/// Whether there are any watches.
 #[inline]
 pub fn is_active() -> bool {
     COUNT.load(Relaxed) > 0 || dnotify::is_active()
 }
 
-/// Something happened to the inode of `dentry`: notifies watchers of it and its directory.
+/// Reports an event of the inode of `dentry` to watchers of it and of its directory.
 pub fn about(dentry: &Arc<Dentry>, mask: u32) {
     if !is_active() {
         return;
@@ -248,14 +248,14 @@ pub fn about(dentry: &Arc<Dentry>, mask: u32) {
     notify(key(dentry), mask, 0, None);
 }
 
-/// The inode of `dentry` has one more name, or one less.
+/// The link count of the inode of `dentry` changed.
 pub fn linked(dentry: &Dentry) {
     if is_active() && dentry.kind() != Kind::Directory {
         notify(key(dentry), IN_ATTRIB, 0, None);
     }
 }
 
-/// A name of the inode of `dentry` is gone, and with the last one its watches.
+/// A name of the inode of `dentry` was removed; with the last name, its watches end.
 pub fn unlinked(dentry: &Dentry) {
     if is_active() {
         linked(dentry);
@@ -278,7 +278,7 @@ pub fn moved(dentry: &Dentry, (from, old): (&Dentry, &[u8]), (to, new): (&Dentry
     }
 }
 
-/// The name `name` in `directory`, of a directory or not, came or went.
+/// The name `name` in `directory`, of a directory or not, was added or removed.
 pub fn in_directory(directory: &Dentry, name: &[u8], is_directory: bool, mask: u32, cookie: u32) {
     if is_active() {
         notify(
@@ -293,7 +293,7 @@ pub fn in_directory(directory: &Dentry, name: &[u8], is_directory: bool, mask: u
 fn deleted(dentry: &Dentry) {
     let key = key(dentry);
     notify(key, IN_DELETE_SELF, 0, None);
-    // Onward only: others may add watches all the time.
+    // Only forward, since others may add watches all the time.
     let mut from = Some(0);
     while let Some(start) = from {
         let found = next(&WATCHES.lock(), (key, start)).map(|(place, _)| place);
@@ -305,7 +305,7 @@ fn deleted(dentry: &Dentry) {
     }
 }
 
-/// The file system with the number `device` is gone, and its watches with it.
+/// The file system with the device number `device` is unmounted: ends its watches.
 pub fn unmounted(device: u64) {
     let mut from = ((device, 0), 0);
     while is_active() {
@@ -338,7 +338,7 @@ fn next(watches: &BTreeMap<Place, Watch>, from: Place) -> Option<(Place, &Watch)
     rest.next().map(|(&place, watch)| (place, watch))
 }
 
-/// Takes a watch out, if it is the one that is meant.
+/// Removes a watch, if `is_it`.
 fn take(place: Place, is_it: impl FnOnce(&Watch) -> bool) -> Option<Watch> {
     let mut watches = WATCHES.lock();
     watches.get(&place).filter(|watch| is_it(watch))?;
@@ -347,8 +347,8 @@ fn take(place: Place, is_it: impl FnOnce(&Watch) -> bool) -> Option<Watch> {
     gone
 }
 
-/// Notifies the watchers of `key` of the events of `mask`. With IN_EXCL_UNLINK in `mask` the file
-/// has no name any more, and watchers with that flag are left out.
+/// Reports the events of `mask` to the watchers of `key`. With IN_EXCL_UNLINK in `mask`, the file
+/// no longer has a name, and watchers with that flag are skipped.
 fn notify(key: Key, mask: u32, cookie: u32, name: Option<&[u8]>) {
     dnotify::notify(key, mask);
     let mut shared = None;
@@ -399,7 +399,7 @@ impl Watch {
 }
 
 impl Inotify {
-    /// Adds an event, none where there was no memory for it.
+    /// Adds an event, or a lost one if there was no memory for it.
     fn push(&self, event: Option<Event>) {
         let mut state = self.state.lock();
         let last = state.events.back().filter(|_| state.overflow.is_none());
@@ -429,7 +429,7 @@ impl Inotify {
             };
             return Ok(watch.number);
         }
-        // As on Linux, a number is spent even where there is no room.
+        // As on Linux, a number is used up even if there is no room.
         let number = {
             let mut state = self.state.lock();
             state.last += 1;
@@ -454,7 +454,7 @@ impl Inotify {
         Ok(number)
     }
 
-    /// Where its watch of an inode stands.
+    /// The position of its watch of an inode.
     fn place(&self, key: Key) -> Place {
         (key, core::ptr::from_ref(self).addr())
     }
@@ -478,7 +478,7 @@ impl Inotify {
         uncharge(self.user, 0, watches);
     }
 
-    /// The events of a watch; none if the watch is gone.
+    /// The events of a watch; 0 if the watch is gone.
     fn mask(&self, key: Key, number: i32) -> u32 {
         let watches = WATCHES.lock();
         let own = watches.get(&self.place(key));
@@ -556,7 +556,7 @@ impl FileOps for Inotify {
             };
             rest.next_back().map(|(number, key)| (*number, *key))
         };
-        // The newest first. There may be as many as a user may have.
+        // The newest first. There may be as many as the user's limit.
         let mut next = before(None);
         while let Some((number, key)) = next {
             cond_resched();

@@ -7,7 +7,7 @@ use crate::mm::PAGE_SIZE;
 use crate::mm::frame::FrameRef;
 use crate::mm::user;
 
-/// One piece of user memory, laid out as Linux's `struct iovec`.
+/// One piece of user memory, in the layout of Linux's `struct iovec`.
 #[repr(C)]
 #[derive(
     Clone, Copy, Debug, Default, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable,
@@ -20,10 +20,10 @@ pub struct IoVec {
 }
 
 impl IoVec {
-    /// Its bytes as a call moves them that has this piece alone: no more than one call can.
+    /// The piece, limited to what a single call can transfer.
     ///
     /// # Errors
-    /// EFAULT: no program has them.
+    /// EFAULT: it is outside the user address range.
     pub fn import(self) -> Result<Self> {
         let len = self.len.min(MAX_COUNT);
         if user::access_ok(self.base, len) {
@@ -34,13 +34,13 @@ impl IoVec {
     }
 }
 
-/// The most that one call moves, as on Linux (`MAX_RW_COUNT`).
+/// The maximum number of bytes of a call, as on Linux (`MAX_RW_COUNT`).
 pub const MAX_COUNT: usize = 0x7fff_f000;
 
 /// A position in a list of pieces of user memory.
 struct Cursor<'a> {
     pieces: &'a [IoVec],
-    /// Bytes of the first piece that are done.
+    /// The number of bytes of the first piece that are done.
     done: usize,
     left: usize,
 }
@@ -71,8 +71,8 @@ impl<'a> Cursor<'a> {
         self.pieces.iter().fold(0, join)
     }
 
-    /// Hands up to `len` bytes, piece by piece, to `copy(address, offset, len)`, which says how
-    /// many it did. Fails when none could be done although some were asked for.
+    /// Passes up to `len` bytes, piece by piece, to `copy(address, offset, len)`, which returns how
+    /// many it copied. Fails if none could be copied although some were requested.
     #[inline(always)]
     fn advance(
         &mut self,
@@ -81,7 +81,7 @@ impl<'a> Cursor<'a> {
     ) -> Result<usize> {
         let len = len.min(self.left);
         match self.pieces.first() {
-            // Nearly always: what is left of a piece is enough.
+            // The common case: the rest of a piece is enough.
             Some(piece) if len <= piece.len - self.done => {
                 let did = copy(piece.base.wrapping_add(self.done), 0, len);
                 self.done += did;
@@ -134,13 +134,13 @@ enum Target<'a> {
     Kernel(Place<'a>),
 }
 
-/// Where bytes go in the kernel.
+/// A target in the kernel.
 enum Place<'a> {
     Buffer(&'a mut [u8]),
     Ring(&'a mut RingPlace<'a>),
 }
 
-/// The end of a ring, which takes so many bytes.
+/// The end of a ring, to which a limited number of bytes is added.
 pub struct RingPlace<'a> {
     ring: &'a mut Ring,
     left: usize,
@@ -153,7 +153,7 @@ impl<'a> RingPlace<'a> {
         RingPlace { ring, left }
     }
 
-    /// Counts what was put in.
+    /// Counts the bytes added.
     fn took(&mut self, done: Result<usize>) -> Result<usize> {
         self.left -= *done.as_ref().unwrap_or(&0);
         done
@@ -161,7 +161,7 @@ impl<'a> RingPlace<'a> {
 }
 
 impl Place<'_> {
-    // Out of line, so that sinks and sources in user memory have theirs at hand.
+    // A separate function, so that sinks and sources in user memory are inlined.
     #[cold]
     #[inline(never)]
     fn left(&self) -> usize {
@@ -236,7 +236,7 @@ fn split_off_front<'b>(buffer: &mut &'b mut [u8], len: usize) -> &'b mut [u8] {
     head
 }
 
-/// Takes the bytes of a read.
+/// The target of a read.
 pub struct Sink<'a>(Target<'a>);
 
 impl<'a> Sink<'a> {
@@ -261,7 +261,7 @@ impl<'a> Sink<'a> {
         Sink(Target::Kernel(Place::Ring(place)))
     }
 
-    /// Bytes that it can still take.
+    /// The number of bytes that it can still take.
     pub fn left(&self) -> usize {
         match &self.0 {
             Target::User(cursor) => cursor.left,
@@ -269,7 +269,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// The addresses and lengths of its pieces, joined by or: what they are multiples of.
+    /// All addresses and lengths of its pieces, combined by OR, which shows their common alignment.
     pub fn alignment(&self) -> usize {
         match &self.0 {
             Target::User(cursor) => cursor.alignment(),
@@ -277,7 +277,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Ends after `len` more bytes at most.
+    /// Limits it to `len` more bytes.
     pub fn truncate(&mut self, len: usize) {
         match &mut self.0 {
             Target::User(cursor) => cursor.left = cursor.left.min(len),
@@ -285,14 +285,15 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Takes `len` bytes again after it was ended early, in user memory.
+    /// Extends a limited sink in user memory to `len` bytes again.
     pub fn allow(&mut self, len: usize) {
         if let Target::User(cursor) = &mut self.0 {
             cursor.left = len;
         }
     }
 
-    /// Takes as many of `bytes` as fit and returns how many; EFAULT when the first already fails.
+    /// Takes as many of `bytes` as fit and returns their number; EFAULT if the first one already
+    /// fails.
     pub fn put(&mut self, bytes: &[u8]) -> Result<usize> {
         match &mut self.0 {
             Target::User(cursor) => cursor.advance(bytes.len(), |to, at, len| {
@@ -302,7 +303,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Puts `len` bytes of `frame` from `offset` on, straight from the frame.
+    /// Copies `len` bytes of `frame` from `offset` on, directly from the frame.
     #[inline(always)]
     pub fn put_frame(&mut self, frame: &FrameRef, offset: usize, len: usize) -> Result<usize> {
         match &mut self.0 {
@@ -313,7 +314,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Puts `len` zeroes.
+    /// Adds `len` zeroes.
     pub fn put_zeros(&mut self, len: usize) -> Result<usize> {
         match &mut self.0 {
             Target::User(cursor) => cursor.advance(len, |to, _, len| user::clear(to, len)),
@@ -327,13 +328,13 @@ enum Origin<'a> {
     Kernel(Bytes<'a>),
 }
 
-/// Bytes of the kernel.
+/// Bytes in the kernel.
 enum Bytes<'a> {
     Buffer(&'a [u8]),
     Ring(&'a mut RingBytes<'a>),
 }
 
-/// The first bytes of a ring, where they stay.
+/// The first bytes of a ring, which are not removed.
 pub struct RingBytes<'a> {
     ring: &'a Ring,
     done: usize,
@@ -341,7 +342,7 @@ pub struct RingBytes<'a> {
 }
 
 impl<'a> RingBytes<'a> {
-    /// At most `len`.
+    /// At most `len` bytes.
     pub fn new(ring: &'a Ring, len: usize) -> Self {
         RingBytes {
             ring,
@@ -357,7 +358,7 @@ impl<'a> RingBytes<'a> {
 }
 
 impl Bytes<'_> {
-    // Out of line, so that sinks and sources in user memory have theirs at hand.
+    // A separate function, so that sinks and sources in user memory are inlined.
     #[cold]
     #[inline(never)]
     fn left(&self) -> usize {
@@ -404,7 +405,7 @@ impl Bytes<'_> {
     }
 }
 
-/// Gives the bytes of a write.
+/// The origin of a write.
 pub struct Source<'a>(Origin<'a>);
 
 impl<'a> Source<'a> {
@@ -429,7 +430,7 @@ impl<'a> Source<'a> {
         Source(Origin::Kernel(Bytes::Ring(bytes)))
     }
 
-    /// Bytes that it still has.
+    /// The number of bytes that are left.
     pub fn left(&self) -> usize {
         match &self.0 {
             Origin::User(cursor) => cursor.left,
@@ -437,7 +438,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The addresses and lengths of its pieces, joined by or: what they are multiples of.
+    /// All addresses and lengths of its pieces, combined by OR, which shows their common alignment.
     pub fn alignment(&self) -> usize {
         match &self.0 {
             Origin::User(cursor) => cursor.alignment(),
@@ -445,7 +446,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Ends after `len` more bytes at most.
+    /// Limits it to `len` more bytes.
     pub fn truncate(&mut self, len: usize) {
         match &mut self.0 {
             Origin::User(cursor) => cursor.left = cursor.left.min(len),
@@ -453,8 +454,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Fills as much of `buffer` as it can and returns how much; EFAULT when the first byte already
-    /// fails.
+    /// Fills as much of `buffer` as it can and returns the number of bytes; EFAULT if the first
+    /// byte already fails.
     pub fn take(&mut self, buffer: &mut [u8]) -> Result<usize> {
         match &mut self.0 {
             Origin::User(cursor) => cursor.advance(buffer.len(), |from, at, len| {
@@ -464,7 +465,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Takes bytes straight into `frame`, from `offset` on.
+    /// Copies bytes directly into `frame`, from `offset` on.
     #[inline(always)]
     pub fn take_frame(&mut self, frame: &FrameRef, offset: usize, len: usize) -> Result<usize> {
         match &mut self.0 {
@@ -475,7 +476,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Reads all that is left, for nothing but to see that it can be read.
+    /// Reads all that is left, only to check that it can be read.
     pub fn discard(&mut self) -> Result<usize> {
         let (mut bytes, mut total) = ([0; 256], 0);
         while self.left() > 0 {
@@ -484,7 +485,7 @@ impl<'a> Source<'a> {
         Ok(total)
     }
 
-    /// Drops `len` bytes unread, as /dev/null does.
+    /// Skips `len` bytes without reading them, as /dev/null does.
     pub fn skip(&mut self, len: usize) -> usize {
         match &mut self.0 {
             Origin::User(cursor) => cursor.advance(len, |_, _, len| len).unwrap_or(0),

@@ -1,4 +1,4 @@
-//! /dev/kmsg: the kernel's log, a record at a time.
+//! /dev/kmsg: the kernel's log, one record at a time.
 
 use super::file::{File, FileOps, OpenFlags, Whence};
 use super::io::{Sink, Source};
@@ -17,19 +17,19 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Relaxed, Release},
 };
 
-/// Notifies readers that wait for more, once there was one.
+/// Notifies readers that wait for records, once there was one.
 static MORE: Once<Arc<WaitSource>> = Once::new();
 
-/// The source of more in the log.
+/// The source that is notified of new records.
 pub fn more() -> Result<&'static Arc<WaitSource>> {
     MORE.try_call_once(WaitSource::new)
 }
 
-/// Whether the log has records that readers have not been woken for.
+/// Whether the log has records for which readers have not been woken yet.
 static UNWOKEN: AtomicBool = AtomicBool::new(false);
 
 /// The log has a new record. Its writer may hold any spin lock, so readers are woken in an
-/// interrupt, which comes when no lock is held (Linux's irq_work).
+/// interrupt, which is taken when no lock is held (Linux's irq_work).
 pub fn logged() {
     if MORE.get().is_some() {
         UNWOKEN.store(true, Release);
@@ -47,12 +47,12 @@ pub fn interrupt() {
     }
 }
 
-/// An open /dev/kmsg, and which record it reads next.
+/// An open /dev/kmsg, with the position of the next record.
 struct Kmsg(Mutex<Place>);
 
-/// The most bytes of a record that is written.
+/// The maximum size of a written record.
 const LONGEST: usize = 1024;
-/// The facility of messages that programs write without one: LOG_USER.
+/// The facility of messages that programs write without a facility: LOG_USER.
 const USER: u32 = 1 << 3;
 
 /// Opens the log.
@@ -65,7 +65,7 @@ pub fn open(flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
 }
 
 impl Kmsg {
-    /// Takes the next record with its text; with it, where it was.
+    /// Takes the next record and its text, with its position.
     fn take(&self, text: &mut [u8; log::LONGEST]) -> (Place, Found) {
         let mut place = self.0.lock();
         let (here, found) = (*place, log::look(*place, text));
@@ -131,7 +131,7 @@ impl FileOps for Kmsg {
         Ok(all)
     }
 
-    /// Only to the first record, to the first since the log was cleared, and behind the last.
+    /// Only to the first record, to the first since the log was cleared, and to the end.
     fn seek(&self, _file: &File, _position: u64, offset: i64, whence: Whence) -> Result<u64> {
         if offset != 0 {
             return Err(Errno::ESPIPE);
@@ -164,7 +164,7 @@ impl FileOps for Kmsg {
     }
 }
 
-/// The number in angle brackets that a line begins with, and the rest of it.
+/// The number in angle brackets at the beginning of a line, and the rest.
 fn prefix(line: &[u8]) -> Option<(u32, &[u8])> {
     let rest = line.strip_prefix(b"<")?;
     let end = rest.iter().position(|&byte| byte == b'>')?;
@@ -172,7 +172,7 @@ fn prefix(line: &[u8]) -> Option<(u32, &[u8])> {
     Some((number, &rest[end + 1..]))
 }
 
-/// Text in which what cannot be printed is escaped.
+/// Adds text with non-printable bytes escaped.
 fn put_escaped(text: &mut Text, bytes: &[u8]) {
     for &byte in bytes {
         match byte {

@@ -18,18 +18,19 @@ use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use linux_raw_sys::general::{CAP_LEASE, F_RDLCK, F_UNLCK, F_WRLCK};
 
-/// How long an open waits for the holder of a lease (`/proc/sys/fs/lease-break-time`), in
-/// seconds; 0: for ever.
+/// How long an open waits for the holder of a lease (`/proc/sys/fs/lease-break-time`), in seconds;
+/// 0 for ever.
 pub static BREAK_TIME: AtomicU64 = AtomicU64::new(45);
 
 /// A lease.
 struct Lease {
     file: Weak<File>,
-    /// So that no other gets its address.
+    /// Held so that its address is not reused.
     _inode: Arc<dyn Inode>,
     /// F_RDLCK or F_WRLCK.
     kind: u32,
-    /// Until when (in ticks) it is to be one to read, and gone, where that was asked.
+    /// The deadlines (in ticks) by which it must be a read lease, and by which it must be released,
+    /// if that was requested.
     downgrade: Option<u64>,
     unlock: Option<u64>,
     changed: Arc<WaitSource>,
@@ -41,7 +42,7 @@ impl Lease {
         write || self.kind == F_WRLCK
     }
 
-    /// Whether its holder was notified of such an open before.
+    /// Whether its holder was already notified of such an open.
     fn is_asked(&self, write: bool) -> bool {
         self.unlock.is_some() || !write && self.downgrade.is_some()
     }
@@ -60,19 +61,19 @@ impl Lease {
         *asked = Some(until);
     }
 
-    /// Whether it is asked back to the last, and whether it is to write.
+    /// Whether its complete release was requested, and whether it is a write lease.
     fn counted(&self) -> [bool; 2] {
         [self.unlock.is_some(), self.kind == F_WRLCK]
     }
 
-    /// Until when an open waits for it.
+    /// The time until which an open waits for it.
     fn until(&self) -> u64 {
         let asked = [self.unlock, self.downgrade];
         asked.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
-    /// The holder's reply, or the one made for it: a break that it does not satisfy stays pending
-    /// with its deadline.
+    /// Applies the holder's reply, or a forced one: a break that this does not satisfy stays
+    /// pending with its deadline.
     fn change(&mut self, kind: u32) {
         self.kind = kind;
         if kind == F_RDLCK {
@@ -84,16 +85,16 @@ impl Lease {
 /// The leases of an inode.
 #[derive(Default)]
 struct Leases {
-    /// By the address of their open files.
+    /// By the address of their open file.
     all: BTreeMap<usize, Lease>,
-    /// How many are asked back to the last.
+    /// The number of leases whose complete release was requested.
     unlocking: usize,
-    /// How many are to write: beside such a lease there are few others.
+    /// The number of write leases, beside which there are few others.
     writing: usize,
 }
 
 impl Leases {
-    /// Counts a lease that is `now` as that, and no longer as it was `before`.
+    /// Updates the counts for a lease that changes from `before` to `now`.
     fn count(&mut self, before: [bool; 2], now: [bool; 2]) {
         let counts = [&mut self.unlocking, &mut self.writing];
         for (at, count) in counts.into_iter().enumerate() {
@@ -111,7 +112,7 @@ impl Leases {
         Some(changed)
     }
 
-    /// Whether any may conflict with an open and was not asked back for it yet.
+    /// Whether any lease may conflict with an open, and was not broken for it yet.
     fn may_break(&self, write: bool) -> bool {
         if write {
             self.unlocking < self.all.len()
@@ -123,17 +124,17 @@ impl Leases {
 
 /// Leases by the address of their inode.
 static LEASES: Mutex<HashMap<usize, Leases>> = Mutex::new(hash::new());
-/// How many inodes have any: without them, an open looks no further.
+/// The number of inodes with leases: if it is 0, an open does nothing more.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// How many are looked at under one hold of the lock.
+/// The number of leases that are visited under one hold of the lock.
 const FEW: usize = 64;
 
 fn key(inode: &Arc<dyn Inode>) -> usize {
     Arc::as_ptr(inode).addr()
 }
 
-/// Takes out the lease of the open file at `address` of `inode`, if `is_it`.
+/// Removes the lease of the open file at `address` of `inode`, if `is_it`.
 fn take(
     inode: &Arc<dyn Inode>,
     address: usize,
@@ -151,7 +152,8 @@ fn take(
     Some(gone)
 }
 
-/// The lease that an open file holds, or is about to have: F_RDLCK, F_WRLCK or F_UNLCK.
+/// The kind of lease that an open file holds, or will have after a break: F_RDLCK, F_WRLCK or
+/// F_UNLCK.
 pub fn get(file: &File) -> u32 {
     let address = file.address();
     let leases = LEASES.lock();
@@ -164,11 +166,11 @@ pub fn get(file: &File) -> u32 {
     })
 }
 
-/// Takes a lease of the file that descriptor `fd` is of, changes it, or gives it back.
+/// Sets, changes or removes the lease on the file of descriptor `fd`.
 ///
 /// # Errors
-/// EACCES (another's file), EINVAL (no regular file), EAGAIN (somebody else has it open so),
-/// ENOMEM.
+/// EACCES (another user's file), EINVAL (not a regular file), EAGAIN (the file is open elsewhere in
+/// a conflicting mode), ENOMEM.
 pub fn set(file: &Arc<File>, fd: i32, kind: u32) -> Result<()> {
     let inode = file.dentry().inode();
     let owner = inode.attr().uid;
@@ -198,8 +200,7 @@ pub fn set(file: &Arc<File>, fd: i32, kind: u32) -> Result<()> {
         changed,
     };
     let mut leases = LEASES.lock();
-    // Again, with the lock: an open from here on finds a lease that is there already, as it is
-    // then.
+    // Again, with the lock: an open from here on finds the lease, as it is then.
     check_alone(file, kind)?;
     leases.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
     let of_inode = leases.get_or_insert_with(key(inode), Leases::default);
@@ -219,12 +220,11 @@ pub fn set(file: &Arc<File>, fd: i32, kind: u32) -> Result<()> {
     of_inode.all.insert(address, lease);
     COUNT.store(leases.len(), SeqCst);
     drop(leases);
-    // An opener may have found meanwhile that there are none at all, and not have asked for the
-    // lock.
+    // Meanwhile an opener may have found that there are no leases at all, and skipped the lock.
     check_alone(file, kind).inspect_err(|_| _ = remove(file))
 }
 
-/// Ends the lease that an open file holds, if it does.
+/// Removes the lease of an open file; returns whether there was one.
 pub fn remove(file: &File) -> bool {
     if COUNT.load(Acquire) == 0 {
         return false;
@@ -236,8 +236,8 @@ pub fn remove(file: &File) -> bool {
     gone.is_some()
 }
 
-/// EAGAIN where somebody else has the file open so that there is no lease of this kind; EINVAL
-/// where nobody counts that.
+/// EAGAIN if the file is open elsewhere in a mode that excludes a lease of this kind; EINVAL if the
+/// file system does not count openers.
 fn check_alone(file: &File, kind: u32) -> Result<()> {
     let claim = file.flags().claim().ok_or(Errno::EBADF)?;
     let others = file.dentry().inode().writers().ok_or(Errno::EINVAL)?;
@@ -248,11 +248,11 @@ fn check_alone(file: &File, kind: u32) -> Result<()> {
     if free { Ok(()) } else { Err(Errno::EAGAIN) }
 }
 
-/// The inode of `dentry` is opened (to be written, if `write`), and claimed so: asks its leases
-/// back and waits until they are.
+/// The inode of `dentry` is being opened (for writing, if `write`), and has been claimed: breaks
+/// its leases and waits until that is done.
 ///
 /// # Errors
-/// EAGAIN: it shall not wait; ERESTARTSYS.
+/// EAGAIN: the caller may not wait; ERESTARTSYS.
 #[inline]
 pub fn break_leases(dentry: &Dentry, write: bool, waits: bool) -> Result<()> {
     if COUNT.load(SeqCst) == 0 {
@@ -265,7 +265,7 @@ pub fn break_leases(dentry: &Dentry, write: bool, waits: bool) -> Result<()> {
 fn wait_for_leases(dentry: &Dentry, write: bool, waits: bool) -> Result<()> {
     let inode = dentry.inode();
     loop {
-        // All are asked before the first is waited for.
+        // All holders are notified before the first is waited for.
         let mut from = 0;
         while let Some(holder) = break_next(inode, write, &mut from) {
             if let Some(holder) = holder.and_then(|holder| holder.upgrade()) {
@@ -294,8 +294,8 @@ fn wait_for_leases(dentry: &Dentry, write: bool, waits: bool) -> Result<()> {
 }
 
 /// Breaks the next lease that conflicts with the open, and returns its holder, to be notified;
-/// `Some(None)` where it looked at many first. Leases before `from` were seen already. Returns
-/// `None` once all have been asked: a lease that came meanwhile is found by the next pass.
+/// `Some(None)` if it visited many first. Leases before `from` were visited already. Returns `None`
+/// once all have been broken: a lease that was added meanwhile is found by the next pass.
 fn break_next(inode: &Arc<dyn Inode>, write: bool, from: &mut usize) -> Option<Option<Weak<File>>> {
     let mut leases = LEASES.lock();
     let of_inode = leases.get_mut(&key(inode))?;
@@ -321,11 +321,12 @@ fn break_next(inode: &Arc<dyn Inode>, write: bool, from: &mut usize) -> Option<O
 
 /// A lease that conflicts with an open.
 struct Conflict {
-    /// That of its open file.
+    /// The address of its open file.
     address: usize,
-    /// Reports its end.
+    /// Notified of its end.
     changed: Arc<WaitSource>,
-    /// Until when an open waits for it; it came after the others were asked if `None`.
+    /// The time until which an open waits for it; `None` if it was added after the others were
+    /// broken.
     until: Option<u64>,
 }
 
@@ -359,7 +360,7 @@ fn still_conflicts(
     })
 }
 
-/// Does to a lease what its holder was asked to do and did not do in time.
+/// Applies the requested change to a lease whose holder did not do so in time.
 fn time_out(inode: &Arc<dyn Inode>, address: usize, changed: &Arc<WaitSource>) {
     let now = now_ticks();
     let past = |time: Option<u64>| time.is_some_and(|time| time <= now);

@@ -70,14 +70,14 @@ use inode::{Inode, Kind};
 use linux_raw_sys::general::{MS_NOEXEC, O_RDONLY, O_RDWR};
 use walk::Walk;
 
-/// Device number of files in no file system: pipes and their like.
+/// The device number of files in no file system: pipes and their kin.
 pub const ANONYMOUS_DEVICE: u64 = 9;
 /// The device number of namespaces (nsfs).
 const NAMESPACE_DEVICE: u64 = 4;
 
 static ROOT: Mutex<Option<Path>> = Mutex::new(None);
 
-/// Makes the root file system and unpacks the initial archive into it. Called once, before the
+/// Creates the root file system and unpacks the initial archive into it. Called once, before the
 /// first program.
 pub fn init(archive: Option<&[u8]>) -> Result<()> {
     epoll::init();
@@ -123,7 +123,7 @@ pub fn open_program(
     )
 }
 
-/// Opens the interpreter that a program names, which may be written while it runs.
+/// Opens the interpreter of a program, which may be written while it runs.
 pub fn open_interpreter(context: &FsContext, path: &[u8]) -> Result<Arc<File>> {
     program(
         Walk::new(context).resolve(None, path, true)?,
@@ -131,7 +131,7 @@ pub fn open_interpreter(context: &FsContext, path: &[u8]) -> Result<Arc<File>> {
     )
 }
 
-/// Opens for exec a file that is open already.
+/// Opens for exec a file that is already open.
 pub fn reopen_program(file: &File) -> Result<Arc<File>> {
     program(file.path().clone(), OpenFlags::executing())
 }
@@ -146,7 +146,7 @@ fn program(path: Path, flags: OpenFlags) -> Result<Arc<File>> {
     File::open(path, flags)
 }
 
-/// A device number for one more file system without a device.
+/// A new device number for a file system without a device.
 fn new_device() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(16);
     device::number(0, NEXT.fetch_add(1, Relaxed) as u32)

@@ -12,51 +12,52 @@ use linux_raw_sys::general::*;
 pub struct OpenFlags(pub u32);
 
 impl OpenFlags {
-    /// The kernel's own: this open made the file.
+    /// Kernel-internal: this open created the file.
     const CREATED: u32 = 1 << 31;
-    /// The kernel's own: to run it as a program, so that nobody may write it.
+    /// Kernel-internal: the file is executed, so that it must not be written.
     const EXECUTES: u32 = 1 << 30;
-    /// The kernel's own: nobody was notified that it was opened, nor will be of its end.
+    /// Kernel-internal: neither this open nor its close is reported to watchers.
     pub(super) const UNREPORTED: u32 = 1 << 29;
-    /// The kernel's own: the file was moved, to end elsewhere; its position holds its old address.
+    /// Kernel-internal: the file was moved, to be closed elsewhere; its position holds its old
+    /// address.
     pub(super) const MOVED: u32 = 1 << 28;
 
-    /// To run a program.
+    /// The flags for executing a program.
     pub fn executing() -> Self {
         OpenFlags(O_RDONLY | Self::EXECUTES)
     }
 
-    /// These flags for the open that makes the file.
+    /// These flags for the open that creates the file.
     pub fn creating(self) -> Self {
         OpenFlags(self.0 | Self::CREATED)
     }
 
-    /// True when the open made the file.
+    /// Whether this open created the file.
     pub fn created(self) -> bool {
         self.has(Self::CREATED)
     }
 
-    /// As programs see them.
+    /// The flags that programs see.
     pub fn visible(self) -> u32 {
         self.0 & !(Self::CREATED | Self::EXECUTES | Self::UNREPORTED | Self::MOVED)
     }
 
-    /// True when all of `flags` (not the access mode) are set.
+    /// Whether all of `flags` (not the access mode) are set.
     pub fn has(self, flags: u32) -> bool {
         self.0 & flags == flags
     }
 
-    /// The access mode allows reading.
+    /// Whether the access mode allows reading.
     pub fn readable(self) -> bool {
         matches!(self.0 & O_ACCMODE, O_RDONLY | O_RDWR) && !self.has(O_PATH)
     }
 
-    /// The access mode allows writing.
+    /// Whether the access mode allows writing.
     pub fn writable(self) -> bool {
         matches!(self.0 & O_ACCMODE, O_WRONLY | O_RDWR) && !self.has(O_PATH)
     }
 
-    /// The access that the open file claims; none for O_PATH.
+    /// The access that the open file claims; `None` for O_PATH.
     pub(super) fn claim(self) -> Option<Claim> {
         if self.writable() {
             Some(Claim::Write)
@@ -67,13 +68,13 @@ impl OpenFlags {
         }
     }
 
-    /// The mount that counts its writers.
+    /// The mount that counts it as a writer.
     pub(super) fn writes_through(self, path: &Path) -> Option<&Arc<Mount>> {
         path.mount()
             .filter(|_| self.writable() && path.kind() == Kind::Regular)
     }
 
-    /// An operation shall fail with EAGAIN where it would wait.
+    /// Whether an operation must fail with EAGAIN instead of waiting.
     pub fn nonblocking(self) -> bool {
         self.has(O_NONBLOCK)
     }

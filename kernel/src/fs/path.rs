@@ -12,16 +12,16 @@ use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
-/// Renames and mounts so far.
+/// The number of renames and mounts so far.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
-/// How many renames and mounts there were (Linux's rename_lock and mount_lock): `..` leads where it
-/// led while that stays.
+/// The number of renames and mounts so far (Linux's rename_lock and mount_lock): while it is
+/// unchanged, so is the target of `..`.
 pub fn changes() -> u64 {
     CHANGES.load(Acquire)
 }
 
-/// Counts a change of the tree that is about to be made.
+/// Counts a change of the tree that is about to happen.
 pub fn tree_changes() {
     CHANGES.fetch_add(1, AcqRel);
 }
@@ -29,9 +29,9 @@ pub fn tree_changes() {
 /// A dentry, and the mount in which it was found.
 #[derive(Clone)]
 pub struct Path {
-    /// Dropped first: the mount may be the last of the file system.
+    /// Dropped first, since the mount may be the last of the file system.
     dentry: Arc<Dentry>,
-    /// None for files in no file system that could be mounted: pipes, sockets, memfds.
+    /// `None` for files in no mountable file system: pipes, sockets, memfds.
     mount: Option<Arc<Mount>>,
 }
 
@@ -70,19 +70,19 @@ impl Path {
         self.mount.as_ref()
     }
 
-    /// How it is mounted: MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOATIME and their like.
+    /// The flags of its mount: MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOATIME and their kin.
     #[inline]
     pub fn mount_flags(&self) -> u32 {
         self.mount.as_ref().map_or(0, |mount| mount.flags())
     }
 
-    /// The number of its mount, 0 where there is none.
+    /// The number of its mount, 0 if there is none.
     pub fn mount_id(&self) -> u32 {
         self.mount.as_ref().map_or(0, |mount| mount.id())
     }
 
-    /// The number of its mount that is no other's, ever: on Linux they begin where the others end.
-    /// None is given twice here.
+    /// The unique number of its mount, which is never reused: on Linux these begin where the
+    /// ordinary ones end. Here no number is used twice.
     pub fn unique_mount_id(&self) -> u64 {
         1 << 32 | u64::from(self.mount_id())
     }
@@ -94,14 +94,14 @@ impl Path {
         Path { mount, dentry }
     }
 
-    /// Goes on to another dentry of the same mount.
+    /// Moves on to another dentry of the same mount.
     #[inline]
     pub fn step(self, dentry: Arc<Dentry>) -> Self {
         let mount = self.mount;
         Path { mount, dentry }
     }
 
-    /// Whether both are of the same mount.
+    /// Whether both are in the same mount.
     pub fn same_mount(&self, other: &Path) -> bool {
         match (&self.mount, &other.mount) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -120,8 +120,7 @@ impl Path {
         mount.is_some_and(|mount| Arc::ptr_eq(mount.root(), &self.dentry))
     }
 
-    /// The place where a walk goes on: the root of the mount on top of this place, or the place
-    /// itself.
+    /// Where a walk continues: at the root of the topmost mount on this path, or here.
     #[inline]
     pub fn covering(self) -> Self {
         let mut path = self;
@@ -139,8 +138,8 @@ impl Path {
         Arc::ptr_eq(fs.root(), &self.dentry)
     }
 
-    /// The place that names this path: itself, or for a mount's root the mountpoint. None at the
-    /// top of the tree.
+    /// The path that has the name of this one: itself, or for a mount's root the mount point.
+    /// `None` at the top of the tree.
     fn named(&self) -> Option<Self> {
         let mut here = self.clone();
         while here.is_mount_root() {
@@ -149,25 +148,25 @@ impl Path {
         Some(here)
     }
 
-    /// The place that a mount's root covers.
+    /// The path that a mount's root covers.
     pub fn covered(&self) -> Option<Self> {
         let mount = self.mount.as_ref().filter(|_| self.is_mount_root());
         mount?.place()
     }
 
-    /// The directory of `..`; none at the top of the tree.
+    /// The directory of `..`; `None` at the top of the tree.
     fn parent_path(&self) -> Option<Self> {
         let here = self.named()?;
         let parent = here.parent()?;
         Some(here.step(parent))
     }
 
-    /// The directory of `..`. Where there is none, the path itself.
+    /// The directory of `..`, or the path itself if there is none.
     pub fn above(&self) -> Self {
         self.parent_path().unwrap_or_else(|| self.clone())
     }
 
-    /// Whether `..` leads from here to `root`, or this is it. Waits.
+    /// Whether `..` leads from here to `root`, or this is `root`. May sleep.
     pub fn is_below(&self, root: &Path) -> bool {
         let mut here = self.clone();
         while !here.is(root) {
@@ -180,12 +179,12 @@ impl Path {
         true
     }
 
-    /// The path from `root` to this place, and whether this place lies below `root`. If not, the
-    /// path begins at the top of the place's own tree; a dentry in no directory has its name alone.
-    /// A removed dentry is marked as on Linux.
+    /// The path from `root` to here, and whether this is below `root`. If not, the path begins at
+    /// the top of its own tree; a dentry in no directory only has its name. A removed dentry is
+    /// marked as on Linux.
     ///
     /// # Errors
-    /// ENAMETOOLONG for more than a path may have.
+    /// ENAMETOOLONG if the path is too long.
     pub fn text(&self, root: &Path) -> Result<(Vec<u8>, bool)> {
         let mut text = Vec::new();
         let mut here = self.write_reversed(root, &mut text)?;
@@ -211,11 +210,11 @@ impl Path {
         Ok((text, below))
     }
 
-    /// Goes up to `root`, or where that does not come first, to the top of the mount. Returns where
-    /// that is, and the names from there on.
+    /// Goes up to `root`, or to the top of the mount if that comes first. Returns where it ended,
+    /// and the names from there on.
     ///
     /// # Errors
-    /// ENAMETOOLONG for more than a path may have.
+    /// ENAMETOOLONG if the path is too long.
     pub fn names_in_mount(&self, root: &Path) -> Result<(Self, Vec<u8>)> {
         let mut names = Vec::new();
         let top = self.write_reversed(root, &mut names)?;

@@ -16,8 +16,8 @@ pub const WRITE: u32 = 2;
 /// Read.
 pub const READ: u32 = 4;
 
-/// EACCES unless the calling thread may do `wanted` to the inode at `path`; EROFS where nobody may
-/// write.
+/// EACCES unless the calling thread may do `wanted` to the inode at `path`; EROFS if it cannot be
+/// written at all.
 #[inline]
 pub fn check(path: &Path, wanted: u32) -> Result<()> {
     if wanted & WRITE != 0 && path.mount_flags() & (MS_RDONLY | KEEPS_FLAGS) != 0 {
@@ -27,10 +27,10 @@ pub fn check(path: &Path, wanted: u32) -> Result<()> {
     permitted(path, wanted)
 }
 
-/// What changes an inode's attributes or takes a name of it away fails with one of these flags.
+/// Flags that forbid changing an inode's attributes or removing one of its names.
 pub const FIXED: u32 = FS_IMMUTABLE_FL | FS_APPEND_FL;
 
-/// EPERM where the inode of `dentry`, which is in the mount of `path`, has one of these flags
+/// EPERM if the inode of `dentry`, which is in the mount of `path`, has one of these flags
 /// (FS_*_FL).
 pub fn check_flags(path: &Path, dentry: &Dentry, flags: u32) -> Result<()> {
     match path.mount_flags() & KEEPS_FLAGS != 0 && dentry.inode().flags() & flags != 0 {
@@ -39,13 +39,13 @@ pub fn check_flags(path: &Path, dentry: &Dentry, flags: u32) -> Result<()> {
     }
 }
 
-/// EACCES unless the calling thread may do `wanted` to the inode of `dentry`, wherever it is
-/// mounted.
+/// EACCES unless the calling thread may do `wanted` to the inode of `dentry`, regardless of its
+/// mount.
 pub fn permitted(dentry: &Dentry, wanted: u32) -> Result<()> {
     if can(CAP_DAC_OVERRIDE) && (wanted & EXECUTE == 0 || dentry.kind() == Kind::Directory) {
         return Ok(());
     }
-    // Get the attributes first: the owner of a /proc/PID directory comes from that process's
+    // The attributes are read first: the owner of a /proc/PID directory comes from that process's
     // credentials, which may be the caller's own.
     let attr = dentry.inode().attr();
     let checked = current().with_credentials(|who| check_as(who, &attr, wanted));
@@ -58,7 +58,7 @@ pub fn permitted(dentry: &Dentry, wanted: u32) -> Result<()> {
     })
 }
 
-/// EROFS when what is written at `path` would change a file system that is mounted read-only.
+/// EROFS if writing at `path` would change a file system that is mounted read-only.
 pub fn writable(path: &Path) -> Result<()> {
     let stored = matches!(path.kind(), Kind::Regular | Kind::Directory | Kind::Symlink);
     if stored && path.mount_flags() & MS_RDONLY != 0 {
@@ -68,12 +68,12 @@ pub fn writable(path: &Path) -> Result<()> {
     }
 }
 
-/// EACCES unless the calling thread may look names up in the directory `dentry`.
+/// EACCES unless the calling thread may search the directory `dentry`.
 pub fn search(dentry: &Dentry) -> Result<()> {
     permitted(dentry, EXECUTE)
 }
 
-/// EACCES unless `who` may do `wanted` to what has the attributes `attr`.
+/// EACCES unless `who` may do `wanted` to an inode with the attributes `attr`.
 pub fn check_as(who: &Credentials, attr: &Attr, wanted: u32) -> Result<()> {
     let shift = if who.fsuid == attr.uid {
         6
@@ -104,7 +104,7 @@ pub fn owner(dentry: &Dentry) -> Result<()> {
     }
 }
 
-/// EPERM when a sticky directory keeps the calling thread from removing `victim` from it.
+/// EPERM if a sticky directory prevents the calling thread from removing `victim`.
 pub fn sticky(directory: &Dentry, victim: &Dentry) -> Result<()> {
     if can(CAP_FOWNER) {
         return Ok(());

@@ -23,20 +23,20 @@ use linux_raw_sys::general::{
 };
 use linux_raw_sys::ioctl::FIONREAD;
 
-/// Writes up to this size are not mixed with those of others.
+/// Writes up to this size are atomic.
 pub const ATOMIC: usize = 4096;
 /// Pages of a new pipe, as on Linux.
 const PAGES: usize = 16;
-/// The largest that a pipe can be made without CAP_SYS_RESOURCE (`/proc/sys/fs/pipe-max-size`).
+/// The maximum size of a pipe without CAP_SYS_RESOURCE (`/proc/sys/fs/pipe-max-size`).
 static MAX_SIZE: AtomicUsize = AtomicUsize::new(1 << 20);
-/// The largest that any can be.
+/// The maximum size of any pipe.
 const LARGEST: usize = 1 << 31;
-/// Pages of a user's pipes beyond which new ones are small, and which none may pass; 0 is no limit
-/// (`/proc/sys/fs/pipe-user-pages-soft` and `-hard`).
+/// Soft and hard limits on the pages of a user's pipes: beyond the first new pipes are small, and
+/// the second cannot be exceeded; 0 for no limit (`/proc/sys/fs/pipe-user-pages-soft` and `-hard`).
 pub static USER_PAGES_SOFT: AtomicUsize = AtomicUsize::new(16384);
-/// As above.
+/// The hard limit.
 pub static USER_PAGES_HARD: AtomicUsize = AtomicUsize::new(0);
-/// Pages of a new pipe beyond the soft limit.
+/// The size in pages of a new pipe beyond the soft limit.
 const FEW_PAGES: usize = 2;
 
 fn is_beyond(limit: &AtomicUsize, pages: usize) -> bool {
@@ -44,14 +44,14 @@ fn is_beyond(limit: &AtomicUsize, pages: usize) -> bool {
     limit != 0 && pages > limit
 }
 
-/// Pages that a pipe may take, counted for its maker.
+/// The charge of a pipe's pages to its creator.
 struct Charge {
     user: Arc<User>,
     pages: AtomicUsize,
 }
 
 impl Charge {
-    /// Counts `pages` instead; the user's sum.
+    /// Changes the charge to `pages`; returns the user's sum.
     fn change(&self, pages: usize) -> usize {
         let before = self.pages.swap(pages, Relaxed);
         let others = self.user.pipe_pages.fetch_sub(before, Relaxed) - before;
@@ -66,17 +66,17 @@ impl Drop for Charge {
     }
 }
 
-/// Whether the limits for users bind the caller.
+/// Whether the limits for users apply to the caller.
 fn is_limited() -> bool {
     !can(CAP_SYS_RESOURCE) && !can(CAP_SYS_ADMIN)
 }
 
-/// The largest that a pipe can be made without CAP_SYS_RESOURCE, in bytes.
+/// The maximum size of a pipe without CAP_SYS_RESOURCE, in bytes.
 pub fn max_size() -> usize {
     MAX_SIZE.load(Relaxed)
 }
 
-/// Changes that; it is rounded up as sizes are.
+/// Changes the maximum, rounded up as sizes are.
 ///
 /// # Errors
 /// EINVAL.
@@ -96,26 +96,26 @@ fn pages_for(size: usize) -> Result<usize> {
 /// A pipe.
 pub struct Pipe {
     ring: SleepMutex<Ring>,
-    /// Bytes in the ring, and its capacity, for readers without the lock.
+    /// The number of bytes in the ring, and its capacity, for readers without the lock.
     len: AtomicUsize,
     capacity: AtomicUsize,
     readers: AtomicU32,
     writers: AtomicU32,
-    /// How often an end was opened: a FIFO's opener waits for the other kind to come, even if it
-    /// has gone again.
+    /// The number of times that each end was opened: the opener of a FIFO waits until the other end
+    /// is opened, even if that has been closed again.
     opened: [AtomicU32; 2],
     readable: Arc<WaitSource>,
     writable: Arc<WaitSource>,
     number: u64,
     attr: SimpleAttr,
     uses: Uses,
-    /// Where a FIFO keeps them afterwards.
+    /// The place where a FIFO keeps its uses afterwards.
     kept: Option<Arc<Uses>>,
     charge: Charge,
 }
 
-/// When a pipe was read and written last, in ticks, until somebody asks for its times; 0: not since
-/// then.
+/// The times of the last read and the last write, in ticks, since its times were last requested; 0
+/// for none.
 #[derive(Default)]
 struct Uses {
     read: AtomicU64,
@@ -123,18 +123,18 @@ struct Uses {
 }
 
 impl Uses {
-    /// The two times, which are forgotten.
+    /// Takes the two times.
     fn take(&self) -> [Option<Time>; 2] {
         [&self.read, &self.written].map(|ticks| match ticks.load(Relaxed) {
             0 => None,
-            // Another thread may ask at the same time.
+            // Another thread may request them at the same time.
             _ => Some(ticks.swap(0, Relaxed))
                 .filter(|&ticks| ticks != 0)
                 .map(Time::at),
         })
     }
 
-    /// Takes over the times of `newer` that are set.
+    /// Copies those times of `newer` that are set.
     fn keep(&self, newer: &Uses) {
         for (mine, newer) in [(&self.read, &newer.read), (&self.written, &newer.written)] {
             match newer.load(Relaxed) {
@@ -146,7 +146,7 @@ impl Uses {
 }
 
 impl Pipe {
-    /// A new pipe, whose uses a FIFO may keep.
+    /// A new pipe, whose times of use a FIFO may keep.
     fn new(kept: Option<Arc<Uses>>) -> Result<Arc<Self>> {
         let most = max_size() / PAGE_SIZE;
         let mut pages = if most >= PAGES || can(CAP_SYS_RESOURCE) {
@@ -192,24 +192,24 @@ impl Pipe {
         })
     }
 
-    /// Does something with the ring, and publishes its length.
+    /// Calls `act` with the ring, and publishes its length.
     #[inline]
     fn with_ring<R>(&self, act: impl FnOnce(&mut Ring) -> Result<R>) -> Result<R> {
         let mut ring = self.ring.lock_killable()?;
         let result = act(&mut ring);
-        // A reader that goes by this takes the lock first, and waiters are notified after a
+        // A reader that relies on this takes the lock first, and waiters are notified after a
         // fence.
         self.len.store(ring.len(), Relaxed);
         result
     }
 
-    /// Bytes for which there is room.
+    /// The number of bytes for which there is room.
     fn room(&self) -> usize {
         let capacity = self.capacity.load(Acquire);
         capacity.saturating_sub(self.len.load(Acquire))
     }
 
-    /// Reads the bytes that are there.
+    /// Reads the available bytes.
     #[inline(always)]
     fn take(&self, to: &mut Sink) -> Result<usize> {
         if self.len.load(Acquire) == 0 {
@@ -220,7 +220,7 @@ impl Pipe {
         Ok(count)
     }
 
-    /// `count` bytes were taken out.
+    /// Updates state after `count` bytes were removed.
     #[inline(always)]
     fn was_read(&self, count: usize) {
         if count > 0 {
@@ -246,7 +246,7 @@ impl Pipe {
         taken
     }
 
-    /// Readers that wait are woken one at a time.
+    /// Waiting readers are woken one at a time.
     #[inline(always)]
     fn wake_next_reader(&self) {
         if self.len.load(Acquire) > 0 {
@@ -254,25 +254,25 @@ impl Pipe {
         }
     }
 
-    /// And so are writers.
+    /// Waiting writers are woken one at a time.
     fn wake_next_writer(&self) {
         if self.has_much_room() {
             self.writable.wake_next();
         }
     }
 
-    /// Whether there is room for what a writer waits for: a page, as on Linux, so that it need not
-    /// be known how much each of them wants.
+    /// Whether there is as much room as writers wait for: a page, as on Linux, so that the needs of
+    /// each are not recorded.
     fn has_much_room(&self) -> bool {
         self.room() >= ATOMIC
     }
 
-    /// Waits for something to read; false if nothing will come any more.
+    /// Waits for something to read; false at the end of file.
     #[inline(never)]
     fn await_bytes(&self, nonblocking: bool) -> Result<bool> {
         let ended = || self.writers.load(Acquire) == 0;
         if nonblocking || ended() {
-            // In this order, so that the last writer's bytes are not missed.
+            // Tested in this order, so that the last writer's bytes are not missed.
             return match (ended(), self.len.load(Acquire)) {
                 (_, 1..) => Ok(true),
                 (true, 0) => Ok(false),
@@ -283,7 +283,7 @@ impl Pipe {
         self.readable.wait(came).map(|()| true)
     }
 
-    /// Writes as much as there is room for, but nothing where that is less than `least`.
+    /// Writes as much as there is room for, but nothing if that is less than `least`.
     #[inline(always)]
     fn put(&self, from: &mut Source, least: usize) -> Result<usize> {
         if self.readers.load(Acquire) == 0 {
@@ -300,7 +300,7 @@ impl Pipe {
         Ok(count)
     }
 
-    /// `count` bytes were added.
+    /// Updates state after `count` bytes were added.
     #[inline(always)]
     fn was_written(&self, count: usize) {
         if count > 0 {
@@ -309,7 +309,7 @@ impl Pipe {
         }
     }
 
-    /// Its attributes, by now.
+    /// Its attributes, with up-to-date times.
     fn known_attr(&self) -> &SimpleAttr {
         let [read, written] = self.uses.take();
         self.attr.touch(read, written);
@@ -326,7 +326,7 @@ impl Pipe {
                 return written;
             }
             let end = self.await_more(from, wanted, written, file.flags().nonblocking());
-            // Room beyond what this writer takes, or any if it takes none, is for the next.
+            // Room beyond what this writer takes, or any if it takes none, is left for the next.
             let taken = if end.is_none() { from.left() } else { 0 };
             if self.room() >= taken + ATOMIC {
                 self.writable.wake_next();
@@ -337,8 +337,8 @@ impl Pipe {
         }
     }
 
-    /// After an attempt to write that `written` is the result of: waits to go on with the rest, or
-    /// says how the write ends.
+    /// After an attempt to write with the result `written`: waits to continue with the rest, or
+    /// returns the result of the whole write.
     #[inline(never)]
     fn await_more(
         &self,
@@ -360,7 +360,7 @@ impl Pipe {
                 }
                 Some(Err(error))
             }
-            // Readers may make room for as long as they like.
+            // Readers may keep making room.
             Ok(()) if cond_resched_interruptible().is_err() && left < wanted => {
                 Some(Ok(wanted - left))
             }
@@ -368,7 +368,7 @@ impl Pipe {
         }
     }
 
-    /// After an attempt that left something to write: waits for room, unless there was some.
+    /// After an attempt that left bytes unwritten: waits for room, unless there was some.
     #[inline(never)]
     fn await_room(&self, written: Result<usize>, nonblocking: bool) -> Result<()> {
         match written? {
@@ -430,7 +430,8 @@ impl Inode for Pipe {
     }
 }
 
-/// A call that may be woken alone: as it ends, it wakes those for whom it leaves something.
+/// A call that may be the only one woken: when it ends, it wakes those for whom it leaves
+/// something.
 struct Turn<'a>(&'a Pipe);
 
 impl Drop for Turn<'_> {
@@ -466,7 +467,7 @@ impl End {
         self.pipe.capacity.load(Acquire)
     }
 
-    /// EINVAL when both are ends of one pipe.
+    /// EINVAL if both are ends of the same pipe.
     pub fn check_other(&self, other: &End) -> Result<()> {
         if Arc::ptr_eq(&self.pipe, &other.pipe) {
             return Err(Errno::EINVAL);
@@ -474,12 +475,12 @@ impl End {
         Ok(())
     }
 
-    /// Waits for bytes, unless none will come any more: false.
+    /// Waits for bytes; false at the end of file.
     fn await_bytes(&self, nonblocking: bool) -> Result<bool> {
         Ok(self.pipe.len.load(Acquire) > 0 || self.pipe.await_bytes(nonblocking)?)
     }
 
-    /// Waits for room; SIGPIPE and EPIPE where nobody reads.
+    /// Waits for room; SIGPIPE and EPIPE without a reader.
     fn await_room(&self, nonblocking: bool) -> Result<()> {
         loop {
             if self.pipe.readers.load(Acquire) == 0 {
@@ -493,8 +494,8 @@ impl End {
         }
     }
 
-    /// Waits for bytes, unless none will come any more, and has `act` take some while nobody else
-    /// takes or adds any. `act` says how many.
+    /// Waits for bytes, unless at the end of file, and lets `act` take some while no other thread
+    /// takes or adds any. `act` returns their number.
     pub fn drain(
         &self,
         nonblocking: bool,
@@ -506,7 +507,7 @@ impl End {
                 0 => Ok(None),
                 _ => act(ring).map(Some),
             })?;
-            // None: another was faster.
+            // If there are none, another thread was faster.
             if let Some(count) = taken {
                 self.pipe.was_read(count);
                 return Ok(count);
@@ -515,8 +516,8 @@ impl End {
         Ok(0)
     }
 
-    /// Waits for room, and has `act` add bytes while nobody else takes or adds any. `act` says how
-    /// many.
+    /// Waits for room, and lets `act` add bytes while no other thread takes or adds any. `act`
+    /// returns their number.
     pub fn fill(
         &self,
         nonblocking: bool,
@@ -536,8 +537,9 @@ impl End {
         }
     }
 
-    /// Waits for bytes in one pipe and for room in the other, and has `act` add to this from that
-    /// while nobody else takes or adds any. `act` says how many; they are taken out if `moves`.
+    /// Waits for bytes in one pipe and for room in the other, and lets `act` copy from one to the
+    /// other while no other thread takes or adds any. `act` returns their number; they are removed
+    /// if `moves`.
     pub fn pass(
         from: &End,
         to: &End,
@@ -561,7 +563,7 @@ impl End {
                 from.consume(if moves { count } else { 0 });
                 Ok(Some(count))
             };
-            // By address, so that two threads that take both locks do not wait for each other.
+            // In the order of addresses, so that two threads that take both locks do not deadlock.
             let passed = if first {
                 from.pipe
                     .with_ring(|from| to.pipe.with_ring(|to| both(from, to)))
@@ -605,7 +607,7 @@ impl FileOps for End {
     }
 
     fn held(&self) -> usize {
-        // An empty one has given its pages back but one.
+        // An empty pipe has freed all its pages except one.
         match self.pipe.len.load(Relaxed) {
             0 => PAGE_SIZE,
             _ => self.pipe.capacity.load(Relaxed),
@@ -652,7 +654,7 @@ impl FileOps for End {
     }
 }
 
-/// Both ends of a new pipe: the read end, and the write end. `flags`: O_NONBLOCK and its like.
+/// The two ends of a new pipe: the read end, and the write end. `flags`: O_NONBLOCK and its kin.
 pub fn pair(flags: u32) -> Result<[Arc<File>; 2]> {
     let pipe = Pipe::new(None)?;
     let dentry = super::anonymous_dentry("pipe", pipe.number, pipe.clone())?;
@@ -663,10 +665,10 @@ pub fn pair(flags: u32) -> Result<[Arc<File>; 2]> {
     Ok([end(0)?, end(O_WRONLY)?])
 }
 
-/// The pipe of a named pipe: there as long as it is open.
+/// The pipe of a named pipe, which exists while that is open.
 pub struct Fifo {
     pipe: Mutex<Weak<Pipe>>,
-    /// The uses of its earlier pipes.
+    /// The times of use of its earlier pipes.
     uses: Arc<Uses>,
 }
 
@@ -679,8 +681,9 @@ impl Fifo {
         })
     }
 
-    /// Calls `note` with a function that takes when it was read and written, if it was since the
-    /// last time. `note` may hold a lock: should the pipe end meanwhile, it does so afterwards.
+    /// Calls `note` with a function that takes the times of its last read and write, if there were
+    /// any since the last call. `note` may hold a lock; if the pipe must be freed, that happens
+    /// afterwards.
     pub fn note_uses(&self, note: impl FnOnce(&dyn Fn() -> [Option<Time>; 2])) {
         let pipe = self.pipe.lock().upgrade();
         note(&|| {
@@ -691,7 +694,7 @@ impl Fifo {
         });
     }
 
-    /// Opens it, which waits for the other end to be opened too.
+    /// Opens it, which waits until the other end is opened too.
     pub fn open(&self, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         let fresh = Pipe::new(Some(self.uses.clone()))?;
         let known = {
@@ -704,7 +707,7 @@ impl Fifo {
         };
         let pipe = known.unwrap_or(fresh);
         let opened = [pipe.opened[0].load(Acquire), pipe.opened[1].load(Acquire)];
-        // A waiter for this end may have come, done its work and gone before this thread looks
+        // A waiter for this end may have come, done its work and gone before this thread checks
         // again.
         let present = [
             pipe.readers.load(Acquire) > 0,

@@ -33,24 +33,24 @@ bitflags::bitflags! {
         const OUT_NORMAL = 0x100;
         /// As `OUT`, for urgent data: reported by datagram and Unix sockets.
         const OUT_BAND = 0x200;
-        /// The other end will write no more.
+        /// The other end has stopped writing.
         const READ_HANG_UP = 0x2000;
-        /// Not Linux's: the file reports `IN` and `OUT` by these names alone.
+        /// Not Linux's: the file reports `IN` and `OUT` only by these names.
         const PLAIN = 0x1_0000;
     }
 }
 
 impl Events {
-    /// Events that are reported whether asked for or not.
+    /// Events that are reported even if they were not requested.
     pub const ALWAYS: Events = Events::ERROR.union(Events::HANG_UP);
     /// Events that a socket with room reports, except TCP's.
     pub const ROOM: Events = Events::OUT.union(Events::OUT_BAND);
-    /// Events that data which comes may be.
+    /// Events that new data can cause.
     pub const READABLE: Events = Events::IN.union(Events::IN_NORMAL);
-    /// Events that room which comes may be.
+    /// Events that new room can cause.
     pub const WRITABLE: Events = Events::ROOM.union(Events::OUT_NORMAL);
 
-    /// Without the names that mean the same, as eventfd(2), timerfd(2) and signalfd(2) report.
+    /// Without the aliases, as eventfd(2), timerfd(2) and signalfd(2) report.
     pub fn without_aliases(self) -> Self {
         if self.is_empty() {
             self
@@ -59,7 +59,7 @@ impl Events {
         }
     }
 
-    /// `IN` and `OUT` with the names that mean the same beside them.
+    /// `IN` and `OUT` with their aliases added.
     pub fn with_normal(self) -> Self {
         let mut events = self;
         if events.contains(Events::PLAIN) {
@@ -75,35 +75,36 @@ impl Events {
     }
 }
 
-/// Is notified when a source that it watches changes.
+/// An object that is notified when a source that it watches changes.
 pub trait Watcher: Send + Sync {
-    /// The source may have become ready. Called with no lock that a poll takes; must not wait. True
-    /// where that woke a thread that can go on.
+    /// The source may have become ready. Called with no lock that a poll takes; must not sleep.
+    /// Returns true if that woke a thread that can continue.
     fn changed(&self) -> bool;
 
-    /// Whether one watcher of this kind is woken in place of all (EPOLLEXCLUSIVE).
+    /// Whether only one watcher of this kind is woken (EPOLLEXCLUSIVE).
     fn is_exclusive(&self) -> bool {
         false
     }
 
-    /// Whether room in a socket is reported only after a writer found none.
+    /// Whether room in a socket is only reported after a writer found none.
     fn is_sparing(&self) -> bool {
         false
     }
 }
 
-/// A source of readiness: threads wait for its changes in calls, and watchers poll it.
+/// A source of readiness: threads in system calls wait for its changes, and watchers are notified
+/// of them.
 pub struct WaitSource {
     waiters: WaitQueue,
     watched: AtomicBool,
-    /// Each with the events that it waits for.
+    /// The watchers, each with the events that it waits for.
     watchers: Mutex<Sequence<(Events, Arc<dyn Watcher>)>>,
-    /// For a socket's room: whether a writer had none since a sparing watcher was notified.
+    /// For a socket's room: whether a writer found none since a sparing watcher was notified.
     lacked: Option<AtomicBool>,
 }
 
 impl WaitSource {
-    /// A source that nobody waits for.
+    /// A source without waiters.
     pub fn new() -> Result<Arc<Self>> {
         Self::make(None)
     }
@@ -122,14 +123,14 @@ impl WaitSource {
         })
     }
 
-    /// Says that a writer lacks room.
+    /// Records that a writer found no room.
     pub fn lack(&self) {
         if let Some(lacked) = &self.lacked {
             lacked.store(true, Release);
         }
     }
 
-    /// Waits until `ready` holds; a signal ends that with ERESTARTSYS.
+    /// Waits until `ready` holds; a signal ends the wait with ERESTARTSYS.
     pub fn wait(&self, ready: impl FnMut() -> bool) -> Result<()> {
         self.wait_until(ready, None).map(|_| ())
     }
@@ -169,23 +170,23 @@ impl WaitSource {
         }
     }
 
-    /// Notifies all watchers that the readiness changed.
+    /// Notifies all watchers that the readiness has changed.
     #[inline]
     pub fn notify(&self) {
         self.notify_for(Events::all());
     }
 
-    /// Notifies all threads that wait in a call, and the watchers that wait for one of `events`:
-    /// the only ones that this change can be.
+    /// Notifies all threads that wait in a call, and the watchers that wait for one of `events`,
+    /// which are the only ones that this change can cause.
     #[inline]
     pub fn notify_for(&self, events: Events) {
         self.waiters.wake_all();
         self.notify_watchers(events);
     }
 
-    /// Notifies watchers of `events`, but of the threads that wait in a call only the one that
-    /// waited longest, for calls in which each takes its part: what it leaves is for the next, whom
-    /// it wakes ([`wake_next`](Self::wake_next)). True if there was one.
+    /// Notifies watchers of `events`, but only the longest waiter among the threads in calls. This
+    /// is for calls that each take a part: a call that leaves something wakes the next waiter
+    /// ([`wake_next`](Self::wake_next)). True if there was one.
     #[inline]
     pub fn notify_one(&self, events: Events) -> bool {
         self.notify_one_if(events, || true)
@@ -199,14 +200,14 @@ impl WaitSource {
         woken
     }
 
-    /// A thread that was woken alone, and leaves something, wakes the next.
+    /// Wakes the next thread, after one that was woken alone left something.
     #[inline]
     pub fn wake_next(&self) {
         self.waiters.wake_one();
     }
 
-    /// Called after a fence, which the waking of waiting threads implies; fields of watchers are
-    /// read under the lock.
+    /// Called after a fence, which is part of waking threads; fields of watchers are read under the
+    /// lock.
     #[inline]
     fn notify_watchers(&self, events: Events) {
         if self.watched.load(Relaxed) {
@@ -214,8 +215,8 @@ impl WaitSource {
         }
     }
 
-    /// Notifies each watcher that was there at the start, without the lock: a watcher that goes
-    /// away as a result takes it.
+    /// Notifies each watcher that was present at the start, without the lock, since a watcher that
+    /// ends as a result takes it.
     #[cold]
     fn notify_each(&self, events: Events) {
         let (mut from, end) = (0, self.watchers.lock().end());
@@ -225,7 +226,7 @@ impl WaitSource {
         let mut near = 0;
         let mut next = |from: &mut u64| {
             let watchers = self.watchers.lock();
-            // Those that wait for other events are passed over, some at a time.
+            // Watchers of other events are skipped, a limited number at a time.
             for _ in 0..AT_ONCE {
                 let (number, (wanted, watcher)) = watchers.first_from_near(*from, &mut near)?;
                 if number >= end {
@@ -254,7 +255,7 @@ impl WaitSource {
         }
     }
 
-    /// Notifies `watcher` of changes that may be one of `wanted`, until what this returns is
+    /// Notifies `watcher` of changes that may be one of `wanted`, until the returned watch is
     /// dropped.
     ///
     /// # Errors
@@ -263,7 +264,7 @@ impl WaitSource {
         let mut watchers = self.watchers.lock();
         let number = watchers.push((wanted, watcher))?;
         self.watched.store(true, Release);
-        // A change of the source from now on either sees the watcher, or is seen by the check that
+        // Any later change of the source either sees the watcher, or is seen by the check that
         // follows.
         fence(SeqCst);
         drop(watchers);
@@ -276,7 +277,7 @@ impl WaitSource {
     }
 }
 
-/// A watcher is notified of a source's changes while this lives.
+/// A watcher's registration at a source, as long as this lives.
 pub struct Watch {
     source: Arc<WaitSource>,
     number: u64,
@@ -284,7 +285,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Waits for `events` as well.
+    /// Adds `events` to those that it waits for.
     fn widen(&mut self, events: Events) {
         if self.wanted.contains(events) {
             return;
@@ -309,21 +310,21 @@ impl Drop for Watch {
     }
 }
 
-/// How many watchers are passed over with the lock.
+/// The number of watchers that are skipped under the lock.
 const AT_ONCE: usize = 64;
 
-/// Collects the sources that a poll has to watch.
+/// The set of sources that a poll watches.
 pub struct PollTable {
     watcher: Arc<dyn Watcher>,
-    /// The events that are waited for at the sources to be added.
+    /// The events to wait for at the sources that are added.
     wanted: Events,
     watches: Vec<Watch>,
-    /// The watches by the addresses of their sources, where they are many.
+    /// The indices of watches by the addresses of their sources, if there are many.
     watched: HashMap<usize, usize>,
     failed: bool,
 }
 
-/// Up to so many watches are looked through one by one.
+/// Up to this many watches are searched one by one.
 const FEW: usize = 16;
 
 impl PollTable {
@@ -338,12 +339,13 @@ impl PollTable {
         }
     }
 
-    /// Waits for `events` alone at the sources that are added from now on.
+    /// From now on, waits only for `events` at the sources that are added.
     pub fn want(&mut self, events: Events) {
         self.wanted = events;
     }
 
-    /// Watches `source` until the table goes: once, however many descriptors a program names of it.
+    /// Watches `source` as long as the table lives: once, however many of its descriptors a program
+    /// passes.
     pub fn add(&mut self, source: &Arc<WaitSource>) {
         self.failed = self.failed || self.try_add(source).is_err();
     }
@@ -359,7 +361,7 @@ impl PollTable {
         Ok(())
     }
 
-    /// The watch of `source`; if there is none, the next that is added will be it.
+    /// The watch of `source`; if there is none, the next watch that is added will be it.
     fn find(&mut self, source: &Arc<WaitSource>) -> Result<Option<usize>> {
         if self.watches.len() < FEW {
             let mut sources = self.watches.iter().map(|watch| &watch.source);
@@ -374,7 +376,7 @@ impl PollTable {
                 self.watched.insert(address(&watch.source), at);
             }
         }
-        // An entry of a watch that could not be had is of the next.
+        // The entry of a watch that could not be created belongs to the next one.
         let known = self.watched.get(&address(source)).copied();
         if let Some(at) = known.filter(|&at| at < next) {
             return Ok(Some(at));
@@ -383,19 +385,19 @@ impl PollTable {
         Ok(None)
     }
 
-    /// Ends so many watches; whether there are more.
+    /// Ends up to `most` watches; returns whether there are more.
     pub fn end(&mut self, most: usize) -> bool {
         let rest = self.watches.len().saturating_sub(most);
         self.watches.truncate(rest);
         rest > 0
     }
 
-    /// A source could not be had.
+    /// Records that a source could not be created.
     pub fn fail(&mut self) {
         self.failed = true;
     }
 
-    /// ENOMEM when not every source could be added.
+    /// ENOMEM if not every source could be added.
     pub fn check(&self) -> Result<()> {
         if self.failed {
             Err(Errno::ENOMEM)
@@ -405,7 +407,7 @@ impl PollTable {
     }
 }
 
-/// A thread that polls: sleeps until one of its sources changes.
+/// A thread that polls, and sleeps until one of its sources changes.
 pub struct Poller {
     changed: AtomicBool,
     waiters: WaitQueue,
@@ -420,7 +422,7 @@ impl Poller {
         })
     }
 
-    /// Waits for a change since the last call. False when `deadline` (in ticks) passed first, up to
+    /// Waits for a change since the last call. False if `deadline` (in ticks) passed first, up to
     /// `slack` ticks ago; ERESTARTNOHAND on a signal.
     pub fn wait(&self, deadline: Option<u64>, slack: u64) -> Result<bool> {
         let changed = || self.changed.swap(false, AcqRel);

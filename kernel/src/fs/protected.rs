@@ -10,22 +10,24 @@ use crate::task::current;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use linux_raw_sys::general::{S_ISGID, S_ISUID, S_ISVTX, S_IWGRP, S_IWOTH, S_IXGRP};
 
-/// Hard links are made by the file's owner, or a user that may read and write it and does not gain
-/// a program's rights.
+/// Hard links are only created by the file's owner, or by a user that may read and write the file
+/// and gains no privileges by it.
 pub static HARD_LINKS: AtomicUsize = AtomicUsize::new(1);
-/// Symbolic links in a sticky folder of everybody's are followed by their owner, or where they are
-/// the folder's owner's.
+/// Symbolic links in a world-writable sticky folder are only followed by their owner, or if they
+/// belong to the folder's owner.
 pub static SYMBOLIC_LINKS: AtomicUsize = AtomicUsize::new(1);
-/// O_CREAT opens no foreign pipe in a sticky folder of everybody's (1) or of a group's (2).
+/// O_CREAT does not open another user's pipe in a sticky folder that everybody (1) or a group (2)
+/// may write.
 pub static PIPES: AtomicUsize = AtomicUsize::new(1);
-/// O_CREAT opens no foreign file in a sticky folder of everybody's (1) or of a group's (2).
+/// O_CREAT does not open another user's file in a sticky folder that everybody (1) or a group (2)
+/// may write.
 pub static FILES: AtomicUsize = AtomicUsize::new(2);
 
 fn is_ours(uid: u32) -> bool {
     current().with_credentials(|who| who.fsuid == uid)
 }
 
-/// EPERM unless the calling thread may give the inode of `dentry` one more name.
+/// EPERM unless the calling thread may create another name for the inode of `dentry`.
 pub fn check_link_to(dentry: &Dentry) -> Result<()> {
     if HARD_LINKS.load(Relaxed) == 0 || perm::owner(dentry).is_ok() {
         return Ok(());
@@ -42,7 +44,8 @@ pub fn check_link_to(dentry: &Dentry) -> Result<()> {
     Err(Errno::EPERM)
 }
 
-/// EACCES unless the calling thread may follow `link`, at the end of a path, in `directory`.
+/// EACCES unless the calling thread may follow `link`, the last component of a path, in
+/// `directory`.
 pub fn check_follow(directory: &Dentry, link: &Dentry) -> Result<()> {
     const SHARED: u32 = S_ISVTX | S_IWOTH;
     if SYMBOLIC_LINKS.load(Relaxed) == 0 {
@@ -55,13 +58,13 @@ pub fn check_follow(directory: &Dentry, link: &Dentry) -> Result<()> {
     Err(Errno::EACCES)
 }
 
-/// EACCES unless the calling thread may open `dentry`, which is in `directory` already, with
-/// O_CREAT (may_create_in_sticky).
+/// EACCES unless the calling thread may open the existing `dentry` in `directory` with O_CREAT
+/// (may_create_in_sticky).
 pub fn check_create(directory: &Dentry, dentry: &Dentry) -> Result<()> {
     let level = match dentry.kind() {
         Kind::Regular => FILES.load(Relaxed),
         Kind::Fifo => PIPES.load(Relaxed),
-        // Which is refused as such.
+        // Directories are refused elsewhere.
         Kind::Directory => 0,
         // No setting says otherwise.
         _ => 1,

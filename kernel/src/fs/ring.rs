@@ -8,12 +8,12 @@ use alloc::vec::Vec;
 
 /// A queue of bytes.
 pub struct Ring {
-    /// A page each, where one was needed so far. The length is a power of two.
+    /// The pages of the slots, allocated on demand. The length is a power of two.
     pages: Vec<Option<FrameRef>>,
-    /// Whole pages that were lent, which nobody writes by the ring, in place of its own: empty, or
-    /// as long as `pages`.
+    /// Whole pages that were lent, which are not written through the ring, in place of its own:
+    /// empty, or as long as `pages`.
     lent: Vec<Option<FrameRef>>,
-    /// Where the next byte is read.
+    /// The position of the next byte to read.
     head: usize,
     len: usize,
 }
@@ -32,29 +32,30 @@ impl Ring {
         })
     }
 
-    /// The most bytes that it can hold.
+    /// The maximum number of bytes that it can hold.
     pub fn capacity(&self) -> usize {
         self.pages.len() * PAGE_SIZE
     }
 
-    /// Bytes that it holds.
+    /// The number of bytes that it holds.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Bytes that it can still take.
+    /// The number of bytes that it can still take.
     pub fn room(&self) -> usize {
         self.capacity() - self.len
     }
 
-    /// The slot, the offset in its page and the bytes left there, of a position in the ring.
+    /// The slot of a position in the ring, the offset in its page and the number of bytes from
+    /// there to the page's end.
     fn place(&self, position: usize) -> (usize, usize, usize) {
         let position = position & (self.capacity() - 1);
         let offset = position % PAGE_SIZE;
         (position / PAGE_SIZE, offset, PAGE_SIZE - offset)
     }
 
-    /// Copies bytes from `skip` on to `to`, as many as there are and fit; they stay.
+    /// Copies bytes from `skip` on to `to`, as many as there are and fit, without removing them.
     #[inline(always)]
     pub fn peek(&self, to: &mut Sink, skip: usize) -> Result<usize> {
         let wanted = self.len.saturating_sub(skip).min(to.left());
@@ -65,7 +66,7 @@ impl Ring {
         }
     }
 
-    /// Copies `wanted` bytes, which may lie on several pages, and leaves them in the ring.
+    /// Copies `wanted` bytes, which may be on several pages, without removing them.
     #[inline(never)]
     fn peek_pages(&self, to: &mut Sink, skip: usize, wanted: usize) -> Result<usize> {
         let mut total = 0;
@@ -96,7 +97,7 @@ impl Ring {
         self.head += count;
         self.len -= count;
         if self.len == 0 {
-            // Empty: begins at the first page again, the only one that is kept.
+            // The ring is empty: it begins at the first page again, the only one that is kept.
             if self.head > PAGE_SIZE {
                 self.discard_pages();
             }
@@ -106,7 +107,7 @@ impl Ring {
         }
     }
 
-    /// Drops the pages, other than the first, whose bytes from position `before` on were all read.
+    /// Frees the pages, except the first, whose bytes from position `before` on were all read.
     #[inline(never)]
     fn discard_read_pages(&mut self, before: usize) {
         let end = self.head + self.len;
@@ -138,8 +139,8 @@ impl Ring {
         self.pages[slot].as_ref().or_else(lent)
     }
 
-    /// Takes a whole page without a copy, at the end of the bytes; false where it has no place
-    /// there, which the first page of the ring never is. What others write to it may be seen.
+    /// Appends a whole page without a copy; false if there is no slot for it, which the first page
+    /// of the ring never is. The ring may show later writes to the page.
     pub fn lend(&mut self, page: &FrameRef) -> bool {
         let (slot, offset, _) = self.place(self.head + self.len);
         let fits =
@@ -152,7 +153,7 @@ impl Ring {
         true
     }
 
-    /// Makes room for lent pages; false where there is no memory.
+    /// Makes room for lent pages; false if there is no memory.
     #[cold]
     fn make_lent(&mut self) -> bool {
         let enough = self.lent.try_reserve_exact(self.pages.len()).is_ok();
@@ -162,7 +163,7 @@ impl Ring {
         enough
     }
 
-    /// Copies `len` bytes of a frame to the end, for which there is room.
+    /// Appends `len` bytes of a frame, for which there is room.
     pub fn write_frame(&mut self, frame: &FrameRef, offset: usize, len: usize) -> Result<usize> {
         let mut total = 0;
         while total < len {
@@ -179,7 +180,7 @@ impl Ring {
         Ok(total)
     }
 
-    /// Puts `len` zeroes at the end, for which there is room.
+    /// Appends `len` zeroes, for which there is room.
     pub fn write_zeros(&mut self, len: usize) -> Result<usize> {
         let zeros = [0; 256];
         let mut total = 0;
@@ -194,7 +195,7 @@ impl Ring {
         Ok(total)
     }
 
-    /// Copies `len` bytes that the ring has from `skip` on into a frame; they stay.
+    /// Copies `len` bytes of the ring from `skip` on into a frame, without removing them.
     pub fn copy_to_frame(&self, skip: usize, frame: &FrameRef, offset: usize, len: usize) {
         let mut done = 0;
         while done < len {
@@ -214,7 +215,7 @@ impl Ring {
         self.release(dropped);
     }
 
-    /// Takes out the byte at `index`; those before it move up. Not for a ring with lent pages.
+    /// Removes the byte at `index`; those before it move up. Not for a ring with lent pages.
     pub fn remove(&mut self, index: usize) {
         let mut bytes = [0; 256];
         let mut left = index;
@@ -229,8 +230,8 @@ impl Ring {
         self.consume(1);
     }
 
-    /// Hands `act` the pieces of `bytes`, each with the place of one page in the ring that it has,
-    /// `from` being that of the first.
+    /// Calls `act` with the pieces of `bytes`, each with the page that holds it, and its offset
+    /// there; `from` is the position of the first.
     fn each_piece(&self, from: usize, bytes: &mut [u8], act: impl Fn(&FrameRef, usize, &mut [u8])) {
         let (mut left, mut position) = (bytes, self.head + from);
         while !left.is_empty() {
@@ -298,7 +299,7 @@ impl Ring {
         Ok(total)
     }
 
-    /// Makes sure that `count` bytes, for which there is room, can be written without fail.
+    /// Ensures that `count` bytes, for which there is room, can be written without failure.
     pub fn reserve(&mut self, count: usize) -> Result<()> {
         let mut done = 0;
         while done < count {
@@ -309,11 +310,12 @@ impl Ring {
         Ok(())
     }
 
-    /// Drops the pages, other than the first, of `count` bytes that were not written after all.
+    /// Frees the pages, except the first, that were reserved for `count` bytes which were not
+    /// written.
     pub fn release(&mut self, count: usize) {
         let end = self.head + self.len;
         let mut done = end.next_multiple_of(PAGE_SIZE);
-        // The last of them may be the one where the first byte is.
+        // The last of them may be the one with the first byte.
         while done < end + count && done + PAGE_SIZE <= self.head + self.capacity() {
             match self.place(done).0 {
                 0 => {}
@@ -326,8 +328,8 @@ impl Ring {
         }
     }
 
-    /// The ring's own page of a slot, to be written. Where the last bytes of a lent one are still
-    /// to be read, it becomes a copy.
+    /// The ring's own page of a slot, for writing. If the last bytes of a lent page there are not
+    /// read yet, it is replaced by a copy.
     fn page(&mut self, slot: usize) -> Result<&FrameRef> {
         let page = &mut self.pages[slot];
         match page {
@@ -342,7 +344,7 @@ impl Ring {
         }
     }
 
-    /// A ring of `pages` pages with these bytes; EBUSY when they do not fit.
+    /// A ring of `pages` pages with the same bytes; EBUSY if they do not fit.
     pub fn resized(&self, pages: usize) -> Result<Ring> {
         if self.len > pages * PAGE_SIZE {
             return Err(Errno::EBUSY);
@@ -396,7 +398,7 @@ crate::selftest! {
         let mut read = [0; PAGE_SIZE + 2];
         assert_eq!(ring.read(&mut Sink::kernel(&mut read)), Ok(PAGE_SIZE + 2));
         assert_eq!(read[PAGE_SIZE - 1..], [1, 5, 5]);
-        // The end comes round to where its first bytes were.
+        // The end wraps around to where its first bytes were.
         ring.write(&mut Source::kernel(&[2; PAGE_SIZE + 2])).unwrap();
         assert_eq!(ring.room(), 0);
         let mut bytes = [0; PAGE_SIZE];

@@ -298,7 +298,7 @@ selftest! {
     }
 }
 
-/// The `data` of the events that a set gives.
+/// The `data` of the events that a set returns.
 fn ready(set: &epoll::Epoll) -> Vec<u64> {
     let mut found = Vec::new();
     set.take(8, &mut |_, event| {
@@ -384,10 +384,10 @@ selftest! {
     }
 }
 
-/// Where a [`Last`] ended: in the thread at this address.
+/// The address of the thread in which a [`Last`] was dropped.
 static ENDED_IN: AtomicUsize = AtomicUsize::new(0);
 
-/// A file that others let go of while it is looked at.
+/// A file whose other references are dropped while it is examined.
 struct Last {
     changed: Arc<WaitSource>,
     others: Arc<Mutex<Option<Arc<File>>>>,
@@ -418,8 +418,8 @@ impl Drop for Last {
     }
 }
 
-/// Lets a file change that only the watcher has open then, under a spin lock, and waits until it is
-/// closed.
+/// Under a spin lock, changes a file that only the watcher references by then, and waits until it
+/// is closed.
 fn change_last(watch: impl FnOnce(&Arc<File>)) {
     let (changed, others) = (WaitSource::new().unwrap(), Arc::new(Mutex::new(None)));
     let new = |path: Path| {

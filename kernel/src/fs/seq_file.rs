@@ -18,13 +18,13 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use core::{fmt, mem};
 use linux_raw_sys::general::CAP_CHECKPOINT_RESTORE;
 
-/// Bytes of a part of a text, so that a long text needs no memory in one piece.
+/// The size of a part of a text, so that a long text needs no contiguous memory.
 const PART: usize = 64 << 10;
 
-/// Text that is being written; it grows as far as memory goes.
+/// Text that is being generated; only memory limits its size.
 #[derive(Default)]
 pub struct Text {
-    /// Parts of [`PART`] bytes.
+    /// Full parts of [`PART`] bytes.
     full: Vec<Vec<u8>>,
     last: Vec<u8>,
     failed: bool,
@@ -54,24 +54,24 @@ impl Text {
         }
     }
 
-    /// Its bytes.
+    /// Its length in bytes.
     pub fn len(&self) -> usize {
         self.full.len() * PART + self.last.len()
     }
 
-    /// Shortens it, where it is no longer than a part.
+    /// Truncates it, if it is no longer than a part.
     pub fn truncate(&mut self, len: usize) {
         if self.full.is_empty() {
             self.last.truncate(len);
         }
     }
 
-    /// Something could not be written for want of memory.
+    /// Records that something could not be written for lack of memory.
     pub fn fail(&mut self) {
         self.failed = true;
     }
 
-    /// ENOMEM where something could not be written.
+    /// ENOMEM if something could not be written.
     pub fn check(&self) -> Result<()> {
         if self.failed {
             Err(Errno::ENOMEM)
@@ -80,7 +80,7 @@ impl Text {
         }
     }
 
-    /// All of it, if it could be written.
+    /// The whole text, if all could be written.
     ///
     /// # Errors
     /// ENOMEM.
@@ -88,7 +88,7 @@ impl Text {
         self.check().map(|()| self)
     }
 
-    /// All of a text that is short, in one piece.
+    /// The whole of a short text, in one piece.
     ///
     /// # Errors
     /// ENOMEM.
@@ -101,7 +101,7 @@ impl Text {
         }
     }
 
-    /// Gives the bytes from `position` on, as far as they are wanted.
+    /// Copies the bytes from `position` on, as many as are wanted.
     pub fn read(&self, to: &mut Sink, position: u64) -> Result<usize> {
         let (first, mut offset) = (position as usize / PART, position as usize % PART);
         let parts = self.full.iter().chain([&self.last]).skip(first);
@@ -127,7 +127,7 @@ impl fmt::Write for Text {
     }
 }
 
-/// Writes a formatted text; text that does not fit is reported when the whole is done.
+/// Writes formatted text; lack of memory is reported when the text is complete.
 #[macro_export]
 macro_rules! put {
     ($text:expr, $($argument:tt)*) => {{
@@ -143,12 +143,12 @@ pub struct Line<'t> {
 }
 
 impl<'t> Line<'t> {
-    /// An empty one.
+    /// An empty line.
     pub fn new(text: &'t mut Text) -> Self {
         Line { text, columns: 0 }
     }
 
-    /// Ends it when it is `width` columns long, or is longer already (Linux's seq_pad).
+    /// Pads the line to `width` columns, if it is shorter, and ends it (Linux's seq_pad).
     pub fn end(self, width: usize) {
         let rest = width.saturating_sub(self.columns);
         put!(self.text, "{:rest$}\n", "");
@@ -162,17 +162,18 @@ impl fmt::Write for Line<'_> {
     }
 }
 
-/// The source of a generated file; one value may serve many.
+/// The source of a generated file; one value may serve several files.
 pub trait Content: Send + Sync + 'static {
     /// Writes the content.
     fn write(&self, text: &mut Text) -> Result<()>;
 
-    /// Takes the bytes that a program writes in one call.
+    /// Accepts the bytes of one write.
     fn accept(&self, _bytes: &[u8]) -> Result<()> {
         Err(Errno::EINVAL)
     }
 
-    /// Takes bytes written at a position, for a file where that matters; returns how many it took.
+    /// Accepts bytes written at a position, for files where that matters; returns the number
+    /// accepted.
     fn accept_at(&self, bytes: &[u8], _position: u64) -> Result<usize> {
         self.accept(bytes).map(|()| bytes.len())
     }
@@ -182,7 +183,7 @@ pub trait Content: Send + Sync + 'static {
         true
     }
 
-    /// Whether reading ends after the first read, as that of numbers in `/proc/sys`.
+    /// Whether a second read returns nothing, as for numbers in `/proc/sys`.
     fn is_read_once(&self) -> bool {
         false
     }
@@ -200,43 +201,45 @@ pub enum Node {
     File(fn(&mut Text)),
     /// A file with this content, which only root may read.
     Private(fn(&mut Text)),
-    /// A file of records, as many as there are.
+    /// A file with any number of records.
     Records(seq_records::Next),
-    /// A file of records that this opens.
+    /// A file of records, opened by this function.
     Opened(fn() -> Result<Arc<dyn FileOps>>),
     /// A directory with these members.
     Directory(&'static [(&'static str, Node)]),
-    /// A directory with the members that this machine has.
+    /// A directory whose members depend on the machine.
     Chosen(fn() -> &'static [(&'static str, Node)]),
     /// A directory of settings ([`Tree::Settings`]).
     Settings(&'static [(&'static str, Node)]),
-    /// A symbolic link to what the function returns.
+    /// A symbolic link to the text of the function.
     Link(fn(&mut Text)),
-    /// A file that can be written too.
+    /// A writable file.
     Setting(fn(&mut Text), fn(&[u8]) -> Result<()>),
-    /// Numbers of `/proc/sys` that are set together: the function returns how many bytes they took.
+    /// Numbers of `/proc/sys` that are set together: the function returns how many bytes it
+    /// accepted.
     Together(fn(&mut Text), fn(&[u8]) -> Result<usize>),
-    /// A line of `/proc/sys` that can be changed, from any place in it.
+    /// A writable line of `/proc/sys`, which can be written at any position.
     Line(fn(&mut Text), fn(&[u8], u64) -> Result<()>),
-    /// A number of `/proc/sys` that can be changed.
+    /// A writable number of `/proc/sys`.
     Number(&'static AtomicUsize, &'static Sysctl),
-    /// One or several numbers, by the functions that get and set them.
+    /// One or several numbers, with the functions that get and set them.
     Numbers(
         fn(&mut Text),
         fn(usize, i128) -> Result<()>,
         &'static Sysctl,
     ),
-    /// A directory with these members, and one for each thing of a family: each CPU, each disk.
+    /// A directory with these members, and one for each object of a family: each CPU, each disk.
     Each(&'static [(&'static str, Node)], &'static Family),
-    /// A file about one thing, in that thing's directory.
+    /// A file about one object, in that object's directory.
     Of(fn(usize, &mut Text)),
-    /// The same, which can be written too.
+    /// The same, but writable.
     SettingOf(fn(usize, &mut Text), fn(usize, &[u8]) -> Result<()>),
 }
 
-/// Things with numbers, which have a member each in a directory.
+/// Numbered objects that have a member each in a directory.
 pub struct Family {
-    /// The lowest number from this on in the directory of the thing that is named first.
+    /// The lowest number from the second argument on in the directory of the first argument's
+    /// object.
     pub from: fn(usize, usize) -> Option<usize>,
     /// The name.
     pub name: fn(usize, &mut Text),
@@ -245,7 +248,7 @@ pub struct Family {
 }
 
 impl Family {
-    /// The number and the member of the thing with this name, in the directory of `of`.
+    /// The number and the member of the object with this name, in the directory of `of`.
     fn find(&self, of: usize, name: &[u8]) -> Result<(usize, Node)> {
         let mut from = 0;
         while let Some(number) = (self.from)(of, from) {
@@ -265,7 +268,7 @@ impl Family {
 }
 
 impl Node {
-    /// The setting of a number that may be written.
+    /// The settings of a writable number.
     fn number(&self) -> Option<&'static Sysctl> {
         match self {
             Node::Number(_, rule) | Node::Numbers(_, _, rule) => Some(rule),
@@ -273,7 +276,7 @@ impl Node {
         }
     }
 
-    /// Whether the file holds numbers that may be written.
+    /// Whether the file holds writable numbers.
     fn is_numeric(&self) -> bool {
         matches!(
             self,
@@ -281,7 +284,7 @@ impl Node {
         )
     }
 
-    /// Whether it is a file that is written whole.
+    /// Whether it is a file that is written as a whole.
     fn is_setting(&self) -> bool {
         matches!(self, Node::Setting(..) | Node::SettingOf(..))
     }
@@ -308,7 +311,7 @@ impl Node {
     }
 }
 
-/// Why a number is not set.
+/// The reason why a number is not set.
 struct Refused(Errno);
 
 impl From<Invalid> for Refused {
@@ -322,13 +325,13 @@ impl From<Invalid> for Refused {
 pub enum Tree {
     /// The tree of procfs.
     Proc,
-    /// The settings of procfs, `/proc/sys`: their owners and permissions do not change.
+    /// The settings of procfs, `/proc/sys`, whose owners and permissions cannot be changed.
     Settings,
     /// The tree of sysfs.
     Sys,
 }
 
-/// A file of a fixed tree, the number of the thing in whose directory it is, and the tree.
+/// A file of a fixed tree, the number of the object in whose directory it is, and the tree.
 #[derive(Clone, Copy)]
 struct Leaf(Node, usize, Tree);
 
@@ -364,7 +367,7 @@ impl Content for Leaf {
         }
     }
 
-    /// A number is written at the file's start: bytes at other positions are ignored.
+    /// A number is written at the start of the file; writes at other positions are ignored.
     fn accept_at(&self, bytes: &[u8], position: u64) -> Result<usize> {
         if let Node::Line(_, set) = self.0 {
             return set(bytes, position).map(|()| bytes.len());
@@ -473,8 +476,8 @@ impl Fixed {
         }
     }
 
-    /// EACCES where the permissions of a setting do not let its owner read or write it: that holds
-    /// for root too. With CAP_CHECKPOINT_RESTORE a number may be set all the same.
+    /// EACCES if the permissions of a setting do not let its owner read or write it, even for root.
+    /// With CAP_CHECKPOINT_RESTORE a number may be set regardless.
     fn check_setting(&self, flags: OpenFlags) -> Result<()> {
         let mode = self.leaf.permissions();
         let restores = || self.leaf.0.number().is_some() && can(CAP_CHECKPOINT_RESTORE);
@@ -492,8 +495,7 @@ impl Fixed {
         self.device
     }
 
-    /// Names and nodes of the members that every machine has, and the family that has some there;
-    /// ENOTDIR.
+    /// The names and nodes of the fixed members, and the family that has further ones; ENOTDIR.
     fn members(&self) -> Result<(Members, Option<&'static Family>)> {
         match self.leaf.0 {
             Node::Directory(members) | Node::Settings(members) => Ok((members, None)),
@@ -558,7 +560,7 @@ impl Inode for Fixed {
     fn open(self: Arc<Self>, _here: &Path, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         match self.leaf.2 {
             Tree::Settings => self.check_setting(flags)?,
-            // Whatever chmod made of its permissions.
+            // Regardless of permissions set by chmod.
             Tree::Sys if flags.writable() && !self.leaf.0.is_setting() => {
                 return Err(Errno::EACCES);
             }
@@ -659,7 +661,7 @@ pub fn root(inode: impl Inode) -> Result<Arc<Dentry>> {
     Dentry::named(try_arc(inode)?, None, b"")
 }
 
-/// Emits `.` and `..`, the records at positions 0 and 1; false when `emit` wants no more.
+/// Emits `.` and `..`, the records at positions 0 and 1; false if `emit` wants no more.
 pub fn dots(here: &Arc<Dentry>, position: u64, emit: &mut dyn FnMut(Record) -> bool) -> bool {
     let dots: [(&[u8], Arc<Dentry>); 2] = [
         (b".", here.clone()),
@@ -687,8 +689,8 @@ pub fn open(content: impl Content) -> Result<Arc<dyn FileOps>> {
     })?)
 }
 
-/// An open generated file. The text is written when it is read from the start, and stays for the
-/// reads after that.
+/// An open generated file. The text is generated when it is read from the start, and kept for later
+/// reads.
 struct Opened<C> {
     content: C,
     text: SleepMutex<Option<Text>>,

@@ -12,16 +12,16 @@ use crate::sync::SleepMutex;
 use crate::task::sched::cond_resched_killable;
 use alloc::sync::Arc;
 
-/// The source of such a file's records.
+/// The source of a file's records.
 pub trait Records: Send + Sync + 'static {
-    /// Writes the record at `place`, or the next there is; returns the place behind it. None: there
-    /// is no more.
+    /// Writes the record at `place`, or the next one; returns the position after it, or `None` if
+    /// there are no more.
     ///
     /// # Errors
     /// Those of the file.
     fn next(&self, place: u64, text: &mut Text) -> Result<Option<u64>>;
 
-    /// The error of a write, which is always refused: EIO where it is no file of a process's.
+    /// The error of a write, which is always refused: EIO unless it is a file of a process.
     fn write_error(&self) -> Errno {
         Errno::EIO
     }
@@ -52,20 +52,20 @@ struct Opened<R> {
     state: SleepMutex<State>,
 }
 
-/// How far the file was read.
+/// The progress of reading.
 #[derive(Default)]
 struct State {
     /// The position of the next byte.
     position: u64,
-    /// Records that were made, and how many of their bytes were read.
+    /// Generated records, and how many of their bytes were read.
     made: Text,
     read: usize,
-    /// Where the next record is.
+    /// The position of the next record.
     place: u64,
 }
 
 impl State {
-    /// Gives what is left of the records that were made.
+    /// Copies the rest of the generated records.
     fn give(&mut self, to: &mut Sink) -> Result<usize> {
         let count = self.made.read(to, self.read as u64)?;
         self.read += count;
@@ -73,7 +73,7 @@ impl State {
         Ok(count)
     }
 
-    /// Makes records that `wanted` bytes need, as far as they fit in a page; the first does always.
+    /// Generates records for `wanted` bytes, as far as they fit in a page; the first always does.
     fn make(&mut self, records: &impl Records, wanted: usize) -> Result<()> {
         self.made = Text::default();
         self.read = 0;
@@ -91,7 +91,7 @@ impl State {
         Ok(())
     }
 
-    /// Goes to a position: from the start on, as no record's length is known.
+    /// Seeks to a position, from the start on, since the length of records is unknown.
     fn go_to(&mut self, records: &impl Records, position: u64) -> Result<()> {
         *self = State::default();
         while self.position < position {
@@ -118,7 +118,7 @@ impl<R: Records> FileOps for Opened<R> {
         Err(self.records.write_error())
     }
 
-    /// Nobody knows where the end is.
+    /// The end is unknown.
     fn seek(&self, _file: &File, position: u64, offset: i64, whence: Whence) -> Result<u64> {
         match whence {
             Whence::Set | Whence::Current => seek_in(0, position, offset, whence),

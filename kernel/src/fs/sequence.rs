@@ -3,7 +3,7 @@
 use crate::errno::{Errno, Result};
 use alloc::vec::Vec;
 
-/// A sequence. A removed element leaves a gap; at most half of the places are gaps.
+/// A sequence. A removed element leaves a gap; at most half of the entries are gaps.
 pub struct Sequence<T> {
     /// By ascending number.
     places: Vec<(u64, Option<T>)>,
@@ -26,7 +26,7 @@ impl<T> Sequence<T> {
         self.living == 0
     }
 
-    /// The number of the next element to be added: all present ones have lower numbers.
+    /// The number of the next element to be added, which is higher than all present ones.
     pub fn end(&self) -> u64 {
         self.next
     }
@@ -59,7 +59,7 @@ impl<T> Sequence<T> {
         Some(gone)
     }
 
-    /// Gives back room of removed elements, if there is memory for a smaller copy.
+    /// Frees the room of removed elements, if there is memory for a smaller copy.
     fn shrink(&mut self) {
         let len = self.places.len();
         if self.places.capacity() < 4 * len.max(16) {
@@ -72,18 +72,18 @@ impl<T> Sequence<T> {
         }
     }
 
-    /// The element of this number.
+    /// The element with this number.
     pub fn get_mut(&mut self, number: u64) -> Option<&mut T> {
         let at = self.places.binary_search_by_key(&number, |place| place.0);
         self.places[at.ok()?].1.as_mut()
     }
 
-    /// The first one of number `from` or higher, and its number.
+    /// The first element with number `from` or higher, and its number.
     pub fn first_from(&self, from: u64) -> Option<(u64, &T)> {
         self.first_from_near(from, &mut 0)
     }
 
-    /// [`first_from`](Self::first_from) for a walk: `near` is the probable place of the next
+    /// [`first_from`](Self::first_from) for a walk: `near` is the probable index of the next
     /// element.
     #[inline]
     pub fn first_from_near(&self, from: u64, near: &mut usize) -> Option<(u64, &T)> {

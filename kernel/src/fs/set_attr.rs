@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use linux_raw_sys::general::S_IFMT;
 
-/// By tree and number: a tree has so many files and no more.
+/// By tree and number; the number of files in the trees is limited.
 static GIVEN: Mutex<HashMap<(Tree, u64), SetAttr>> = Mutex::new(hash::new());
 /// Whether there are any.
 static ANY: AtomicBool = AtomicBool::new(false);
@@ -37,7 +37,7 @@ pub fn set(tree: Tree, number: u64, change: &SetAttr) -> Result<()> {
     Ok(())
 }
 
-/// The attributes of a file that were `attr` at first.
+/// The present attributes of a file with the initial attributes `attr`.
 pub fn apply(tree: Tree, number: u64, attr: Attr) -> Attr {
     if !ANY.load(Relaxed) {
         return attr;
@@ -58,16 +58,16 @@ pub fn apply(tree: Tree, number: u64, attr: Attr) -> Attr {
     }
 }
 
-/// Extended attributes of files of sysfs, by their numbers.
+/// Extended attributes of sysfs files, by number.
 static XATTRS: Mutex<HashMap<u64, Arc<Xattrs>>> = Mutex::new(hash::new());
-/// Nobody counts them: only the privileged make any.
+/// Unlimited, since only privileged programs can create any.
 static ROOM: Quota = Quota::new(None);
 
 fn xattrs_of(number: u64) -> Option<Arc<Xattrs>> {
     XATTRS.lock().get(&number).cloned()
 }
 
-/// An extended attribute of a file of sysfs.
+/// An extended attribute of a sysfs file.
 ///
 /// # Errors
 /// ENODATA, ENOMEM.
@@ -75,7 +75,7 @@ pub fn xattr(number: u64, name: &[u8]) -> Result<Vec<u8>> {
     xattrs_of(number).ok_or(Errno::ENODATA)?.get(name)
 }
 
-/// Changes one; programs have none of their own (`user.`).
+/// Changes an extended attribute; attributes of programs (`user.`) are not supported.
 ///
 /// # Errors
 /// EOPNOTSUPP, ENODATA, EEXIST, ENOSPC, ENOMEM.
@@ -92,7 +92,7 @@ pub fn set_xattr(number: u64, name: &[u8], change: XattrChange) -> Result<()> {
     all.change(name, change, &ROOM)
 }
 
-/// The names of all, each followed by a zero byte.
+/// The names of all extended attributes, each followed by a zero byte.
 ///
 /// # Errors
 /// ENOMEM.

@@ -34,7 +34,7 @@ pub struct Owner {
     id: Option<Pid>,
     /// Real and effective user of the thread that set it.
     pub users: [u32; 2],
-    /// The signal that says which file; 0 for a plain SIGIO.
+    /// The signal that carries details about the file; 0 for a plain SIGIO.
     pub signal: u32,
     /// The descriptor that it reports.
     descriptor: i32,
@@ -49,7 +49,7 @@ impl Owner {
         descriptor: 0,
     };
 
-    /// Its number; 0 for nobody, or where there is no such receiver any more.
+    /// Its number; 0 for nobody, or if the receiver no longer exists.
     pub fn id(&self) -> i32 {
         let id = self.id.map_or(0, Pid::number);
         if exists(self.kind, id) { id } else { 0 }
@@ -63,24 +63,24 @@ impl Owner {
     }
 }
 
-/// An open file's part of this, once it was asked for.
+/// The signal settings of an open file, once there are any.
 pub struct Sigio {
     state: Mutex<State>,
-    /// Signals that the thread of [`GROUPS`] has still to send.
+    /// Signals that the thread of [`GROUPS`] has yet to send.
     pending: Mutex<Vec<(Owner, Info)>>,
     link: Link,
 }
 
-/// The most signals of a file that wait for that thread. Beyond them none is sent, as where a
-/// process has no room for one more.
+/// The maximum number of a file's signals that wait for that thread. Further ones are dropped, as
+/// when a process has no room for another.
 const MOST_PENDING: usize = 16;
 
 /// Sends signals to process groups. One change may notify as many files as there are descriptors,
 /// and each of them a group of as many processes as there are: too much for a notification, which
-/// lets no interrupt in.
+/// runs with interrupts masked.
 static GROUPS: WorkQueue = WorkQueue::new();
 
-/// Makes the thread that does so, if there is none yet.
+/// Creates that thread, if it does not exist yet.
 fn start() -> Result<()> {
     static THREAD: Once<()> = Once::new();
     let send = || spawn_kernel("sigio", |_| GROUPS.run(), 0).map(drop);
@@ -124,8 +124,7 @@ fn exists(kind: u32, id: i32) -> bool {
     }
 }
 
-/// Makes somebody else get them, of whatever kind the number is by then; ESRCH where it is in no
-/// use, but for 0.
+/// Sets the receiver, which may be of any kind; ESRCH if the number is not in use, except for 0.
 pub fn set_owner(file: &File, kind: u32, id: i32) -> Result<()> {
     if ![F_OWNER_TID, F_OWNER_PID, F_OWNER_PGRP].contains(&kind) {
         return Err(Errno::EINVAL);
@@ -148,7 +147,7 @@ pub fn set_owner(file: &File, kind: u32, id: i32) -> Result<()> {
     })
 }
 
-/// Makes it another signal; 0 for a plain SIGIO. EINVAL.
+/// Sets the signal; 0 for a plain SIGIO. EINVAL.
 pub fn set_signal(file: &File, signal: usize) -> Result<()> {
     if signal > signal::LAST as usize {
         return Err(Errno::EINVAL);
@@ -156,7 +155,7 @@ pub fn set_signal(file: &File, signal: usize) -> Result<()> {
     with(file, |state| state.owner.signal = signal as u32)
 }
 
-/// Makes the current process get them, unless somebody does.
+/// Makes the current process the receiver, unless there is one.
 pub fn own(file: &File) -> Result<()> {
     match owner(file)?.id {
         Some(_) => Ok(()),
@@ -164,12 +163,12 @@ pub fn own(file: &File) -> Result<()> {
     }
 }
 
-/// Makes them report descriptor `fd`.
+/// Sets the descriptor that signals report.
 pub fn set_descriptor(file: &File, fd: i32) -> Result<()> {
     with(file, |state| state.owner.descriptor = fd)
 }
 
-/// Begins or ends signals about readiness, for descriptor `fd`: sets O_ASYNC or clears it.
+/// Starts or stops signals about readiness, for descriptor `fd`: sets or clears O_ASYNC.
 pub fn watch(file: &Arc<File>, fd: i32, on: bool) -> Result<()> {
     let table = if on {
         let mut table = PollTable::new(try_arc(Listener(WeakFile::new(file)?))?);
@@ -218,7 +217,7 @@ pub fn notify_message(file: &File) {
     notify(file, MESSAGE, message(), None);
 }
 
-/// Notifies the file's owner that the directory changed that it watches by a descriptor.
+/// Notifies the file's owner that the directory changed that it watches through a descriptor.
 pub fn notify_message_of(file: &File, descriptor: i32) {
     notify(file, MESSAGE, message(), Some(descriptor));
 }
@@ -237,13 +236,13 @@ fn notify(file: &File, code: i32, band: u32, descriptor: Option<i32>) {
     });
 }
 
-/// Notifies the file's owner that there is a byte out of band.
+/// Notifies the file's owner of an out-of-band byte.
 pub fn notify_urgent(file: &File) {
     send(file, |_| Info::kernel(SIGURG));
 }
 
-/// Sends the file's owner a signal. A receiver that is gone, or has no room for one more signal, is
-/// not notified.
+/// Sends a signal to the file's owner. A receiver that no longer exists, or has no room for another
+/// signal, is not notified.
 fn send(file: &File, info: impl FnOnce(&Owner) -> Info) {
     let Ok(sigio) = of(file) else { return };
     let owner = sigio.state.lock().owner;

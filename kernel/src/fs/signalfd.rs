@@ -74,12 +74,12 @@ impl Record {
     }
 }
 
-/// An open signalfd: a reader gets its own signals.
+/// An open signalfd: each reader gets its own signals.
 pub struct SignalFd {
     set: AtomicU64,
 }
 
-/// A new one for the signals in `set`, with the flags of signalfd4.
+/// Creates one for the signals in `set`, with the flags of signalfd4.
 pub fn new(set: u64, flags: u32) -> Result<Arc<File>> {
     let set = AtomicU64::new(set);
     let ops = try_arc(SignalFd { set })?;

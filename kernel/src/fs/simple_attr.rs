@@ -5,11 +5,11 @@ use super::inode::{Attr, SetAttr, Time};
 use crate::sync::Mutex;
 use linux_raw_sys::general::S_IFMT;
 
-/// Attributes that keep the values set last.
+/// Attributes that keep the values last set.
 pub struct SimpleAttr(Mutex<Attr>);
 
 impl SimpleAttr {
-    /// The given attributes, with the times of an inode that is made now.
+    /// The given attributes, with the times of an inode that is created now.
     pub fn new(attr: Attr) -> Self {
         let now = Time::now();
         SimpleAttr(Mutex::new(Attr {
@@ -36,7 +36,7 @@ impl SimpleAttr {
         }
     }
 
-    /// Changes the attributes that `change` has.
+    /// Changes those attributes that are `Some` in `change`.
     pub fn set(&self, change: &SetAttr) {
         let mut attr = self.0.lock();
         if let Some(permissions) = change.permissions {

@@ -54,7 +54,7 @@ const ROOT: &[(&str, Node)] = &[
     ("module", Directory(&[])),
 ];
 
-/// The one source of time, which cannot be exchanged.
+/// The only clock source, which cannot be changed.
 const CLOCKSOURCE: &[(&str, Node)] = &[
     (
         "available_clocksource",
@@ -72,7 +72,7 @@ const CLOCKSOURCE: &[(&str, Node)] = &[
     ),
 ];
 
-/// The one node of memory.
+/// The only node of memory.
 const NODES: &[(&str, Node)] = &[
     ("has_cpu", File(zero)),
     ("has_memory", File(zero)),
@@ -132,7 +132,7 @@ const CPU: &[(&str, Node)] = &[
     ("present", File(possible)),
 ];
 
-/// The directory of a CPU. They are a core each, all of one package.
+/// The directory of a CPU. Each is a core, and all are in one package.
 const EACH_CPU: &[(&str, Node)] = &[
     (
         "mte_tcf_preferred",
@@ -145,7 +145,7 @@ const EACH_CPU: &[(&str, Node)] = &[
     ("topology", Directory(TOPOLOGY)),
 ];
 
-/// The CPUs that are online, each with those of the files that this machine has.
+/// The online CPUs, each with the files that this machine supports.
 const CPUS: Family = Family {
     from: |_, first| (first..arch::cpu::possible()).find(|&cpu| arch::cpu::get(cpu).is_some()),
     name: |cpu, text| put!(text, "cpu{cpu}"),
@@ -177,7 +177,7 @@ fn all(text: &mut Text) {
     put_mask(arch::cpu::online_mask(), text);
 }
 
-/// A set of CPUs in groups of 32, as many digits as there are CPUs for.
+/// A CPU mask in groups of 32 bits, with as many digits as the possible CPUs need.
 fn put_mask(set: u64, text: &mut Text) {
     match arch::cpu::possible() {
         count @ ..=32 => put!(text, "{set:0digits$x}\n", digits = count.div_ceil(4)),
@@ -196,7 +196,7 @@ const HUGE: &[(&str, Node)] = &[
     ),
 ];
 
-/// The policy for huge pages in brackets, among all.
+/// All policies for huge pages, with the present one in brackets.
 fn huge(text: &mut Text) {
     for (place, (name, policy)) in huge_page::POLICIES.iter().enumerate() {
         let gap = if place == 0 { "" } else { " " };

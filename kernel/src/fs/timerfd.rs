@@ -19,36 +19,37 @@ use linux_raw_sys::general::{TFD_TIMER_ABSTIME, TFD_TIMER_CANCEL_ON_SET};
 /// `TFD_IOC_SET_TICKS` (include/uapi/linux/timerfd.h): _IOW('T', 0, u64).
 const TFD_IOC_SET_TICKS: u32 = 0x4008_5400;
 
-/// A setting: ns to the first expiration (0: never), and between those after it (0: none).
+/// A setting: the ns to the first expiration (0: never), and between the later ones (0: none).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Setting {
-    /// To the first.
+    /// The time to the first expiration.
     pub first: u64,
-    /// Between the others.
+    /// The time between the others.
     pub interval: u64,
 }
 
 #[derive(Default)]
 struct State {
     armed: Option<Timer>,
-    /// The clock that `next` is a time of.
+    /// The clock of `next`.
     wall: Wall,
-    /// When it expires next, in ns; 0 for never.
+    /// The next expiration, in ns; 0 for never.
     next: u64,
     /// In ns.
     interval: u64,
-    /// Whether the timer expired since it was armed. It stays stopped until somebody reads it:
-    /// however short its interval, it costs one interrupt.
+    /// Whether the timer expired since it was armed. It stays stopped until it is read: however
+    /// short its interval, it costs one interrupt.
     expired: bool,
     expirations: u64,
-    /// How it was set (TFD_TIMER_…).
+    /// The flags with which it was set (TFD_TIMER_…).
     flags: u32,
-    /// How often the time of day had been set before, where the timer is void once it is set again.
+    /// The number of times that the time of day had been set, if setting it again cancels the
+    /// timer.
     valid_for: Option<u64>,
 }
 
 impl State {
-    /// Whether the time of day was set since the timer was.
+    /// Whether the time of day was set after the timer.
     fn is_cancelled(&self) -> bool {
         self.valid_for
             .is_some_and(|count| count != clock::times_set())
@@ -63,7 +64,7 @@ struct Shared {
     clock: u32,
     state: Mutex<State>,
     changed: Arc<WaitSource>,
-    /// Registered while the timer has to learn that the time of day was set.
+    /// The registration for changes of the time of day.
     following: Following,
 }
 
@@ -80,7 +81,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Restarts a timer that repeats, after the expirations that are past; called on a look at it.
+    /// Restarts a periodic timer after its past expirations; called when it is examined.
     fn rearm(self: &Arc<Self>, state: &mut State) {
         if state.expired && state.interval > 0 {
             let times = 1 + state.wall.now().saturating_sub(state.next) / state.interval;
@@ -103,8 +104,8 @@ impl Expire for Shared {
         }
         let spent = state.armed.take();
         if state.wall.now() < state.next {
-            // The clock went slower than it might, or the timer was set anew. Without memory it
-            // stops.
+            // The clock ran slower than it might have, or the timer was set again. Without memory
+            // it stops.
             _ = self.arm(&mut state);
             drop(state);
             drop(spent);
@@ -136,7 +137,7 @@ impl Follow for Shared {
     }
 }
 
-/// The timer of an open file: disarmed when that is closed.
+/// The timer of an open file, which is disarmed when that is closed.
 pub struct TimerFd(Arc<Shared>);
 
 /// A new timer on one of Linux's clocks, with the flags of timerfd_create.

@@ -1,4 +1,4 @@
-//! /dev/trace: the lines that the tracing of system calls writes, as one stream.
+//! /dev/trace: the lines that system-call tracing writes, as one stream.
 
 use super::file::{File, FileOps};
 use super::io::Sink;
@@ -9,7 +9,7 @@ use crate::sync::Mutex;
 use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 
-/// Bytes that wait for the reader. A traced thread that finds no room waits for some.
+/// The number of bytes that may wait for the reader. A traced thread waits for room.
 const CAPACITY: usize = 64 * 1024;
 
 /// An open /dev/trace.
@@ -22,7 +22,7 @@ pub struct Stream {
 /// The stream, while it is open.
 static STREAM: Mutex<Weak<Stream>> = Mutex::new(Weak::new());
 
-/// Opens the stream: one for all that have it open.
+/// Opens the stream, which all openers share.
 pub fn open() -> Result<Arc<dyn FileOps>> {
     if let Some(stream) = STREAM.lock().upgrade() {
         return Ok(stream);
@@ -41,7 +41,7 @@ pub fn open() -> Result<Arc<dyn FileOps>> {
     Ok(stream)
 }
 
-/// Adds a line; nobody's when the stream is not open. May sleep.
+/// Adds a line, or drops it if the stream is not open. May sleep.
 pub fn write(line: &[u8]) {
     let Some(stream) = STREAM.lock().upgrade() else {
         return;
@@ -55,7 +55,7 @@ pub fn write(line: &[u8]) {
                 break;
             }
         }
-        // The reader may be gone for good: a signal ends the wait, and the line is lost.
+        // There may be no reader any more: a signal ends the wait, and the line is lost.
         if stream
             .writable
             .wait(|| stream.lines.lock().len() + line.len() <= CAPACITY)

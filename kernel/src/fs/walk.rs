@@ -19,21 +19,21 @@ use linux_raw_sys::general::{
 pub const PATH_MAX: usize = 4096;
 /// The longest name (`NAME_MAX`).
 pub const NAME_MAX: usize = 255;
-/// Symbolic links that one walk follows, as on Linux.
+/// The number of symbolic links that one walk follows, as on Linux.
 const MAX_LINKS: usize = 40;
 
-/// The last part of a path, not yet looked up.
+/// The last component of a path, not looked up yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Last<'a> {
-    /// The name. Empty for the root itself, which has none.
+    /// The name; empty for the root itself.
     pub name: &'a [u8],
-    /// A `/` follows: it has to be a directory.
+    /// Whether a `/` follows: then it must be a directory.
     pub directory: bool,
 }
 
 impl Last<'_> {
-    /// The name, when it can be given to something new or taken away: neither the root, `.` nor
-    /// `..`. `special` is the error for those.
+    /// The name, if it can be created or removed: neither the root, `.` nor `..`. `special` is the
+    /// error for those.
     pub fn last_component(&self, special: Errno) -> Result<&[u8]> {
         match self.name {
             b"" | b"." | b".." => Err(special),
@@ -47,23 +47,23 @@ bitflags::bitflags! {
     /// Restrictions of a walk, with the values of openat2(2).
     #[derive(Clone, Copy, Default)]
     pub struct Scope: u64 {
-        /// It ends in or below the directory that it starts from.
+        /// The path must end in or below its starting directory.
         const BENEATH = RESOLVE_BENEATH as u64;
-        /// The directory that it starts from is its root.
+        /// The starting directory is the root.
         const IN_ROOT = RESOLVE_IN_ROOT as u64;
-        /// No link of `/proc` that leads to an object is followed.
+        /// Magic links of `/proc`, which lead to objects, are not followed.
         const NO_MAGIC_LINKS = RESOLVE_NO_MAGICLINKS as u64;
-        /// No symbolic link is followed.
+        /// Symbolic links are not followed.
         const NO_LINKS = RESOLVE_NO_SYMLINKS as u64;
-        /// It stays on its mount.
+        /// The walk must stay on its mount.
         const ONE_MOUNT = RESOLVE_NO_XDEV as u64;
-        /// Nothing is read from a disk for it.
+        /// Nothing is read from a disk.
         const CACHED = RESOLVE_CACHED as u64;
     }
 }
 
 impl Scope {
-    /// EINVAL for bits that are unknown or exclude one another.
+    /// EINVAL for unknown bits, or bits that exclude one another.
     pub fn from_resolve(bits: u64) -> Result<Self> {
         const { assert!(abi::options::RESOLVE.mask() == Scope::all().bits()) };
         let scope = Scope::from_bits(bits).ok_or(Errno::EINVAL)?;
@@ -79,14 +79,14 @@ impl Scope {
     }
 }
 
-/// A walk: where it starts from, and how many links it has followed.
+/// A walk: its context, and the number of links that it has followed.
 pub struct Walk<'c> {
     context: &'c FsContext,
     links: usize,
     scope: Scope,
-    /// The scope: the directory that must not be left.
+    /// The directory that must not be left, if any.
     top: Option<Path>,
-    /// How many renames and mounts there had been when the walk began.
+    /// The number of renames and mounts when the walk began.
     changes: u64,
 }
 
@@ -102,7 +102,7 @@ impl<'c> Walk<'c> {
         }
     }
 
-    /// Bounds this walk by directory `from`, or the current one.
+    /// Restricts this walk to directory `from`, or to the current one.
     pub fn within(mut self, scope: Scope, from: Option<&Path>) -> Self {
         if scope.is_bounded() {
             self.changes = path::changes();
@@ -113,7 +113,7 @@ impl<'c> Walk<'c> {
         self
     }
 
-    /// Where a path that begins with `/` starts.
+    /// The starting directory of paths that begin with `/`.
     fn root(&self) -> Result<Path> {
         match &self.top {
             None => Ok(self.context.root()),
@@ -122,8 +122,8 @@ impl<'c> Walk<'c> {
         }
     }
 
-    /// Resolves `path` from directory `from`, or the current one. `follow`: also a symbolic link at
-    /// its end.
+    /// Resolves `path` from directory `from`, or the current one. With `follow`, a symbolic link at
+    /// its end is followed too.
     pub fn resolve(&mut self, from: Option<&Path>, path: &[u8], follow: bool) -> Result<Path> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
@@ -131,7 +131,7 @@ impl<'c> Walk<'c> {
         self.walk(self.start(from, path)?, path, follow)
     }
 
-    /// Resolves all but the last part of `path`.
+    /// Resolves all but the last component of `path`.
     pub fn parent<'p>(&mut self, from: Option<&Path>, path: &'p [u8]) -> Result<(Path, Last<'p>)> {
         let end = path
             .iter()
@@ -157,7 +157,7 @@ impl<'c> Walk<'c> {
         ))
     }
 
-    /// Looks the last part of a path up, without following a link there or entering a mount there.
+    /// Looks up the last component of a path, without following a link or entering a mount there.
     pub fn last(&self, directory: &Path, last: &Last) -> Result<Path> {
         match last.name {
             b"" | b"." => Ok(directory.clone()),
@@ -166,11 +166,12 @@ impl<'c> Walk<'c> {
         }
     }
 
-    /// Where a symbolic link in `directory` leads; `last`: the path ends with it.
+    /// The target of a symbolic link in `directory`; `last`: it is the last component of the path.
     ///
     /// # Errors
-    /// ELOOP, where there were too many or none may be followed; EXDEV: it names no path, and such
-    /// may not be followed; EACCES: it is a foreign one in a folder of everybody's.
+    /// ELOOP: too many links were followed, or links must not be followed; EXDEV: it is a magic
+    /// link, which must not be followed; EACCES: it belongs to another user, in a world-writable
+    /// sticky folder.
     pub fn follow(&mut self, directory: &Path, link: &Dentry, last: bool) -> Result<Link> {
         cond_resched_killable()?;
         self.links += 1;
@@ -220,8 +221,7 @@ impl<'c> Walk<'c> {
         Ok(above)
     }
 
-    /// The place at which a walk that comes to `dentry` in a directory continues: that, or the
-    /// mount there.
+    /// Where a walk that reaches `dentry` in a directory continues: there, or at the mount on it.
     #[inline]
     fn enter(&self, directory: Path, dentry: Arc<Dentry>) -> Result<Path> {
         if self.scope.contains(Scope::ONE_MOUNT) && dentry.is_covered() {
@@ -230,7 +230,7 @@ impl<'c> Walk<'c> {
         Ok(directory.step(dentry).covering())
     }
 
-    /// Where a walk in bounds comes to is within them.
+    /// Checks that a restricted walk is within its bounds.
     fn arrive(&self, here: Path) -> Result<Path> {
         match &self.top {
             Some(top) if !here.is_below(top) => Err(Errno::EXDEV),
@@ -299,7 +299,7 @@ fn step(directory: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
     directory.inode().lookup(directory, name)
 }
 
-/// The part of `path` that begins at or after `at`, and where the next one could begin.
+/// The component of `path` that begins at or after `at`, and where the next one could begin.
 fn component(path: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let mut start = at;
     while path.get(start) == Some(&b'/') {

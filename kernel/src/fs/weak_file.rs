@@ -7,19 +7,19 @@ use crate::sync::Mutex;
 use crate::task::work_queue::{self, Link, Work};
 use alloc::sync::{Arc, Weak};
 
-/// A reference that does not keep the file open. Each access holds the file meanwhile and may drop
-/// the last reference. Closing a file may sleep, so a kernel thread then does that (Linux's
-/// delayed_fput).
+/// A reference that does not keep the file open. Each access takes a reference meanwhile, which may
+/// be the last one to be dropped. Closing a file may sleep, so a kernel thread does that then
+/// (Linux's delayed_fput).
 pub struct WeakFile {
     file: Weak<File>,
     end: LateEnd,
 }
 
-/// Lets go of a file where nobody may sleep, though it may be the last reference.
+/// Drops references to a file in code that must not sleep, even if they are the last.
 pub struct LateEnd(Arc<End>);
 
 impl LateEnd {
-    /// What ends one file.
+    /// The means to close one file.
     ///
     /// # Errors
     /// ENOMEM.
@@ -27,13 +27,13 @@ impl LateEnd {
         Ok(LateEnd(try_arc(End::default())?))
     }
 
-    /// What ends one file, for a moment, also where memory is short: of the kernel's reserve.
+    /// The same for a short time, even if memory is short: from the kernel's reserve.
     pub fn new() -> Self {
         LateEnd(Arc::default())
     }
 
-    /// Drops a reference. Returns whether it was the last: the file's end is put off then, and this
-    /// ends no other.
+    /// Drops a reference. Returns whether it was the last one: then closing the file is deferred,
+    /// and this can close no other.
     pub fn drop_file(&self, file: Arc<File>) -> bool {
         let (address, weak) = (Arc::as_ptr(&file).addr(), Arc::downgrade(&file));
         let Some(mut last) = Arc::into_inner(file) else {
@@ -46,11 +46,11 @@ impl LateEnd {
     }
 }
 
-/// A file's end that is put off.
+/// The deferred close of a file.
 #[derive(Default)]
 struct End {
     link: Link,
-    /// The file, and a reference that keeps its address from others: the address is its key.
+    /// The file, and a reference that prevents reuse of its address, which is its key.
     last: Mutex<Option<(File, Weak<File>)>>,
 }
 
@@ -66,7 +66,7 @@ impl WeakFile {
         })
     }
 
-    /// Calls `look` with the file, as long as it is open.
+    /// Calls `look` with the file, if it is open.
     pub fn with<T>(&self, look: impl FnOnce(&File) -> T) -> Option<T> {
         let file = self.file.upgrade()?;
         let seen = look(&file);

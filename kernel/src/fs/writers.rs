@@ -7,15 +7,16 @@ use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
 /// The purpose for which a file is open.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// Only to read it.
+    /// Only for reading.
     Read = 0,
-    /// To write it.
+    /// For writing.
     Write = 1,
-    /// To run it.
+    /// For execution.
     Execute = -1,
 }
 
-/// How many write a file (above 0), or run it (below 0), and how many only read it.
+/// The number of writers of a file (positive), or of processes that execute it (negative), and the
+/// number of readers.
 #[derive(Default)]
 pub struct Writers {
     writers: AtomicI32,
@@ -23,7 +24,7 @@ pub struct Writers {
 }
 
 impl Writers {
-    /// Nobody does.
+    /// No users.
     pub const fn new() -> Self {
         Writers {
             writers: AtomicI32::new(0),
@@ -31,8 +32,8 @@ impl Writers {
         }
     }
 
-    /// Counts a claim; ETXTBSY if there are conflicting ones. After that the caller looks for
-    /// leases, and a caller that takes a lease looks for claims after it: one sees the other.
+    /// Counts a claim; ETXTBSY if it conflicts with another. The caller then checks for leases,
+    /// while a thread that sets a lease checks for claims afterwards, so that one sees the other.
     pub fn claim(&self, claim: Claim) -> Result<()> {
         if claim == Claim::Read {
             self.readers.fetch_add(1, SeqCst);
@@ -46,7 +47,7 @@ impl Writers {
         }
     }
 
-    /// Ends a claim.
+    /// Releases a claim.
     pub fn release(&self, claim: Claim) {
         match claim {
             Claim::Read => self.readers.fetch_sub(1, AcqRel) as i32,
@@ -54,7 +55,7 @@ impl Writers {
         };
     }
 
-    /// ETXTBSY while it runs.
+    /// ETXTBSY while it is executed.
     pub fn check_writable(&self) -> Result<()> {
         if self.writers.load(Acquire) < 0 {
             return Err(Errno::ETXTBSY);
@@ -62,12 +63,12 @@ impl Writers {
         Ok(())
     }
 
-    /// Whether anybody writes it.
+    /// Whether it has writers.
     pub fn is_written(&self) -> bool {
         self.writers.load(SeqCst) > 0
     }
 
-    /// Whether nobody has it open but one, for this.
+    /// Whether the caller's claim `own` is the only one.
     pub fn is_alone(&self, own: Claim) -> bool {
         let readers = u32::from(own == Claim::Read);
         self.writers.load(SeqCst) == own as i32 && self.readers.load(SeqCst) == readers

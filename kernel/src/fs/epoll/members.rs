@@ -9,17 +9,17 @@ use alloc::vec::Vec;
 use core::mem::take;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The place of an item among the members of its set. It is read and changed under the lock of the
+/// The index of an item among the members of its set, which is only accessed under the lock of the
 /// set's members.
 pub(super) struct Standing(AtomicU32);
 
-/// No place: that of an item that is no member, before the first of the queue, and after the last.
+/// No index: for an item that is no member, before the first in the queue, and after the last.
 const NOWHERE: u32 = u32::MAX;
-/// In place of the neighbour before a member: that is not in the queue.
+/// In place of the previous neighbour of a member that is not in the queue.
 const IDLE: u32 = u32::MAX - 1;
 
 impl Standing {
-    /// The standing of an item that is not a member yet.
+    /// The index of an item that is not a member yet.
     pub const fn new() -> Self {
         Standing(AtomicU32::new(NOWHERE))
     }
@@ -40,16 +40,16 @@ struct Place {
     after: u32,
 }
 
-/// See the module.
+/// The members; see the module.
 pub(super) struct Members {
-    /// The places of members.
+    /// The indices of members by key.
     by_key: BTreeMap<Key, u32>,
-    /// In no order, without gaps.
+    /// The members in no particular order, without gaps.
     places: Vec<Place>,
     queued: usize,
     first: u32,
     last: u32,
-    /// Where the next look at members with the same descriptor begins.
+    /// Where the next search among members with the same descriptor begins.
     looked: Key,
 }
 
@@ -67,20 +67,20 @@ impl Default for Members {
 }
 
 impl Members {
-    /// How many there are.
+    /// The number of members.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// How many are in the queue.
+    /// The length of the queue.
     pub fn queued(&self) -> usize {
         self.queued
     }
 
-    /// Takes all of them out, one by one. The set ends: none enters the queue any more.
+    /// Removes all members, one by one, at the end of the set: none can enter the queue any more.
     pub fn take_all(&mut self) -> impl Iterator<Item = Arc<Item>> + use<> {
         let Members { by_key, places, .. } = take(self);
-        // The tree of keys goes with them, node by node.
+        // The tree of keys is consumed along with them, node by node.
         places.into_iter().zip(by_key).map(|(place, _)| place.item)
     }
 
@@ -93,20 +93,20 @@ impl Members {
         self.places.get(place as usize).map(|place| &place.item)
     }
 
-    /// The members whose keys are `from` or higher.
+    /// The members with keys from `from` on.
     pub fn from(&self, from: Key) -> impl Iterator<Item = &Arc<Item>> {
         let places = self.by_key.range(from..).map(|(_, place)| *place);
         places.filter_map(|place| self.at(place))
     }
 
-    /// The members that were added as the descriptor of `from`, from that one on.
+    /// The members with the descriptor of `from`, from that key on.
     pub fn of(&self, from: Key) -> impl Iterator<Item = &Arc<Item>> {
         let same = move |item: &&Arc<Item>| item.key.0 == from.0;
         self.from(from).take_while(same)
     }
 
-    /// Takes out one that was added as descriptor `fd`, if `is_it` holds for one of the next two:
-    /// called for each that is added, it soon finds all.
+    /// Removes one of the members added as descriptor `fd` if `is_it` holds for one of the next
+    /// two. Since it is called for each added member, it soon finds all.
     pub fn take_next(&mut self, fd: i32, is_it: impl Fn(&Item) -> bool) -> Option<Arc<Item>> {
         for _ in 0..2 {
             let next = Some(self.looked).filter(|looked| looked.0 == fd);
@@ -121,7 +121,7 @@ impl Members {
         None
     }
 
-    /// Adds a member, whose key no other has.
+    /// Adds a member, whose key is unique.
     ///
     /// # Errors
     /// ENOMEM.
@@ -138,13 +138,13 @@ impl Members {
         Ok(())
     }
 
-    /// Takes a member out, of the queue too.
+    /// Removes a member, also from the queue.
     pub fn remove(&mut self, key: &Key) -> Option<Arc<Item>> {
         let place = self.by_key.remove(key)?;
         self.unlink(place);
         let item = self.places.swap_remove(place as usize).item;
         item.standing.set(NOWHERE);
-        // Where it stood, the last of the places stands now.
+        // The last of the places has moved to its index.
         if let Some(moved) = self.places.get(place as usize) {
             moved.item.standing.set(place);
             if let Some(known) = self.by_key.get_mut(&moved.item.key) {
@@ -158,7 +158,7 @@ impl Members {
         Some(item)
     }
 
-    /// Gives room back that many have left, if there is memory for what stays.
+    /// Frees room after many have left, if there is memory for a smaller copy.
     fn shrink(&mut self) {
         let room = 2 * self.places.len().max(16);
         let mut places = Vec::new();
@@ -168,15 +168,15 @@ impl Members {
         }
     }
 
-    /// The first of the queue.
+    /// The first member in the queue.
     pub fn front(&self) -> Option<&Arc<Item>> {
         self.at(self.first)
     }
 
-    /// Puts a member at the end of the queue; false if it is in it, or no member.
+    /// Appends a member to the queue; false if it is already there, or is no member.
     pub fn push_back(&mut self, item: &Item) -> bool {
         let (at, last) = (item.standing.get(), self.last);
-        // A set that has ended has no places.
+        // A set that has ended has no members.
         match self.places.get_mut(at as usize) {
             Some(place) if place.before == IDLE => (place.before, place.after) = (last, NOWHERE),
             _ => return false,
@@ -186,7 +186,7 @@ impl Members {
         true
     }
 
-    /// Takes a member out of the queue; false if it was not in it.
+    /// Removes a member from the queue; false if it was not there.
     pub fn unqueue(&mut self, item: &Item) -> bool {
         self.unlink(item.standing.get())
     }
@@ -206,14 +206,14 @@ impl Members {
         true
     }
 
-    /// Makes the neighbours of a place know it.
+    /// Sets the links of an entry's neighbours.
     fn link(&mut self, place: u32) {
         let Place { before, after, .. } = self.places[place as usize];
         *self.after(before) = place;
         *self.before(after) = place;
     }
 
-    /// The item after a place; the first after none.
+    /// The link to the item after a place, or to the first.
     fn after(&mut self, place: u32) -> &mut u32 {
         match self.places.get_mut(place as usize) {
             Some(place) => &mut place.after,
@@ -221,7 +221,7 @@ impl Members {
         }
     }
 
-    /// The item before a place; the last before none.
+    /// The link to the item before a place, or to the last.
     fn before(&mut self, place: u32) -> &mut u32 {
         match self.places.get_mut(place as usize) {
             Some(place) => &mut place.before,

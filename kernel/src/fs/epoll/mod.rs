@@ -35,7 +35,7 @@ use linux_raw_sys::general::{
 const EXCLUSIVE_KINDS: u32 =
     EPOLLEXCLUSIVE | EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET;
 
-/// How many members with one descriptor's number are looked at under one hold of a set's lock.
+/// The number of members with the same descriptor that are visited under one hold of a set's lock.
 const FEW: usize = 64;
 
 /// Bits that no file reports, on Linux either.
@@ -57,23 +57,22 @@ const _: () = assert!(
 pub struct Event {
     /// EPOLL bits.
     pub events: u32,
-    /// Nothing.
+    /// Padding.
     pub pad: u32,
-    /// The program's own.
+    /// A word that the program chose.
     pub data: u64,
 }
 
-/// A member is known by its descriptor and its file: the same descriptor may be closed and opened
-/// again.
+/// The key of a member: its descriptor and its file, since the descriptor may be closed and reused.
 type Key = (i32, usize);
 
 struct Item {
     key: Key,
     file: Weak<File>,
-    /// The file again, where a change asks it.
+    /// Another reference to the file, for a change to poll it.
     exclusive: Option<WeakFile>,
     set: Arc<Set>,
-    /// The events asked for, with the EPOLLET and EPOLLONESHOT bits; 0 once a one-shot was
+    /// The requested events, with the EPOLLET and EPOLLONESHOT bits; 0 after a one-shot event was
     /// reported.
     wanted: AtomicU32,
     data: AtomicU64,
@@ -81,20 +80,20 @@ struct Item {
     standing: Standing,
     /// The charge to its set's user.
     _watch: Watch,
-    /// Its number among those who hold the file.
+    /// Its number among the holders of the file.
     held_as: u64,
-    /// Keeps the watch on the file's sources.
+    /// The watches on the file's sources.
     table: Mutex<Option<PollTable>>,
 }
 
 impl Item {
-    /// The events of the file that are among those `wanted`.
+    /// The pending events of the file that are among those `wanted`.
     fn events(&self, wanted: u32) -> Events {
         let file = self.file.upgrade();
         file.map_or(Events::empty(), |file| events_of(&file, wanted))
     }
 
-    /// Ends the watch, which holds the member as the member holds it.
+    /// Ends the watches, which refer to the member while it owns them.
     fn unwatch(&self) {
         let table = self.table.lock().take();
         drop(table);
@@ -127,7 +126,7 @@ impl Watcher for Item {
     }
 }
 
-/// A set of files, as long as it is open. Its members go with it, while the set itself may be kept
+/// An open epoll set. Its members are removed with it, while the set itself may still be referenced
 /// by a notification in progress.
 pub struct Epoll(Arc<Set>);
 
@@ -135,12 +134,12 @@ pub struct Epoll(Arc<Set>);
 pub struct Set {
     members: Mutex<Members>,
     changed: Arc<WaitSource>,
-    /// How it would poll busily (`struct epoll_params`): no interface can be polled so.
+    /// The settings for busy polling (`struct epoll_params`), which have no effect.
     polling: AtomicU64,
     /// The sets that this one is a member of.
     holders: Holders,
     mark: Mark,
-    /// The user that made it, for whom its members are counted.
+    /// The user that created it, to whom its members are charged.
     user: Arc<User>,
 }
 
@@ -207,13 +206,13 @@ impl Epoll {
 }
 
 impl Set {
-    /// Puts a member on the queue, and wakes one waiter, which takes ready members and wakes the
-    /// next waiter if more are left. True if there was a waiter.
+    /// Queues a member, and wakes one waiter, which takes ready members and wakes the next waiter
+    /// if there are more. True if there was a waiter.
     fn queue(&self, item: &Item) -> bool {
         self.put_back(item) && self.changed.notify_one(Events::READABLE)
     }
 
-    /// Puts a member on the queue; true if it was not on it.
+    /// Queues a member; true if it was not in the queue.
     fn put_back(&self, item: &Item) -> bool {
         !item.queued.swap(true, AcqRel) && self.members.lock().push_back(item)
     }
@@ -264,7 +263,7 @@ impl Set {
         Ok(())
     }
 
-    /// Makes `item` a member, in place of one with the same descriptor whose file is gone, if that
+    /// Makes `item` a member, replacing one with the same descriptor whose file is closed, if that
     /// is soon found.
     fn enter(&self, item: &Arc<Item>) -> Result<()> {
         let (fd, _) = item.key;
@@ -287,7 +286,8 @@ impl Set {
         }
     }
 
-    /// Takes a member whose file was not ready off the queue: no later wait asks it again.
+    /// Removes a member whose file was not ready from the queue, so that later waits do not poll
+    /// it.
     fn unqueue(&self, item: &Arc<Item>) {
         let mut members = self.members.lock();
         let first = members.front();
@@ -296,7 +296,7 @@ impl Set {
         drop(members);
         if gone {
             item.queued.store(false, Release);
-            // An event meanwhile found it queued.
+            // An event in the meantime found it queued.
             self.check(item);
         }
     }
@@ -306,8 +306,8 @@ impl Set {
         members.get(&key(fd, file)).cloned().ok_or(Errno::ENOENT)
     }
 
-    /// The file of the member that was added as descriptor `fd`; of several, the one after the
-    /// first `which`.
+    /// The file of the member that was added as descriptor `fd`; if there are several, the one
+    /// after the first `which`.
     pub fn member(&self, fd: i32, which: usize) -> Option<Arc<File>> {
         let (mut from, mut left) = ((fd, 0), which);
         loop {
@@ -332,7 +332,7 @@ impl Set {
         if item.is_exclusive() || event.events & EPOLLEXCLUSIVE != 0 {
             return Err(Errno::EINVAL);
         }
-        // A waiter that finds a disarmed member wanted again finds the data that belong to it.
+        // A waiter that finds a disarmed member armed again must find its new data.
         item.data.store(event.data, Release);
         item.wanted.store(event.events, Release);
         self.check(&item);
@@ -346,7 +346,7 @@ impl Set {
         Ok(())
     }
 
-    /// Takes out the members whose files are closed.
+    /// Removes the members whose files are closed.
     #[cold]
     fn remove_closed(&self) {
         let mut next = self.member_from((i32::MIN, 0));
@@ -365,12 +365,12 @@ impl Set {
         }
     }
 
-    /// The first member whose key is `from` or higher.
+    /// The first member with a key from `from` on.
     fn member_from(&self, from: Key) -> Option<Arc<Item>> {
         self.members.lock().from(from).next().cloned()
     }
 
-    /// Takes the first member off the queue.
+    /// Removes the first member from the queue.
     fn next(&self) -> Option<Arc<Item>> {
         let mut members = self.members.lock();
         let first = members.front()?.clone();
@@ -378,7 +378,7 @@ impl Set {
         Some(first)
     }
 
-    /// Takes up to `max` events off the queue and hands each to `emit`; how many there were.
+    /// Takes up to `max` events from the queue and passes each to `emit`; returns their number.
     pub fn take(
         &self,
         max: usize,
@@ -387,7 +387,7 @@ impl Set {
         let mut taken = 0;
         let mut more = false;
         let mut failed = None;
-        // Each member once: those that go back to the end are for the next wait.
+        // Each member is visited once: those that are queued again are for the next wait.
         let mut candidates = self.members.lock().queued();
         while taken < max && candidates > 0 {
             candidates -= 1;
@@ -404,8 +404,8 @@ impl Set {
             if events.is_empty() {
                 continue;
             }
-            // Disarmed before it is told: another thread that finds it ready again meanwhile does
-            // not tell it, too.
+            // Disarmed before it is reported: a thread that finds it ready again meanwhile must not
+            // report it, too.
             let once = wanted & EPOLLONESHOT != 0;
             let disarm = |from, to| item.wanted.compare_exchange(from, to, AcqRel, Acquire);
             if once && disarm(wanted, 0).is_err() {
@@ -430,8 +430,8 @@ impl Set {
                 more |= self.put_back(&item);
             }
         }
-        // The next waiter is woken once, however many are left for it. Sets that this one is in
-        // were told of those that never left the queue.
+        // The next waiter is woken once, however many events are left for it. Sets that contain
+        // this one were notified of those that stayed in the queue.
         if more {
             self.changed.notify_one(Events::READABLE);
         } else if candidates > 0 {
@@ -443,7 +443,7 @@ impl Set {
         }
     }
 
-    /// Waits until the queue is not empty; false when `deadline` (in ticks) passed first, up to
+    /// Waits until the queue is not empty; false if `deadline` (in ticks) passed first, up to
     /// `slack` ticks ago.
     pub fn wait(&self, deadline: Option<u64>, slack: u64) -> Result<bool> {
         let ready = || self.members.lock().queued() > 0;
@@ -459,7 +459,7 @@ impl Set {
 }
 
 impl Drop for Epoll {
-    /// Ends the watches of all members, which hold the set.
+    /// Ends the watches of all members, which refer to the set.
     fn drop(&mut self) {
         let members = self.members.lock().take_all();
         for item in members {
@@ -470,14 +470,14 @@ impl Drop for Epoll {
     }
 }
 
-/// Requests of busy polling (include/uapi/linux/eventpoll.h).
+/// Requests for busy polling (include/uapi/linux/eventpoll.h).
 const EPIOCSPARAMS: u32 = 0x4008_8a01;
 const EPIOCGPARAMS: u32 = 0x8008_8a02;
-/// The greatest budget that anybody may set (NAPI_POLL_WEIGHT).
+/// The maximum budget without privileges (NAPI_POLL_WEIGHT).
 const POLL_BUDGET: u16 = 64;
 
 /// Checks a `struct epoll_params`: microseconds, a budget, whether busy polling is preferred, and a
-/// byte that is 0.
+/// byte that must be 0.
 ///
 /// # Errors
 /// EINVAL, EPERM.

@@ -12,38 +12,38 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// How many sets may lie in each other below one.
+/// The maximum depth of sets below a set.
 const MAX_NESTS: usize = 4;
-/// How many ways may lead from a file to sets that are in none, by how many sets lie between; as
-/// many as there are where it is 0.
+/// The maximum number of paths from a file to top-level sets, by the number of sets in between; for
+/// 0, Linux does not limit it.
 const PATH_LIMITS: [usize; MAX_NESTS + 1] = [1000, 500, 100, 50, 10];
 
 /// The sets that a file is a member of.
 pub type Holders = Mutex<Sequence<Weak<Set>>>;
 
-/// The result of the last look at a set.
+/// The result of the last search at a set.
 #[derive(Default)]
 pub(super) struct Mark {
-    /// The number of the look that left this result.
+    /// The number of the search that left this result.
     look: AtomicU64,
     depth: AtomicUsize,
 }
 
-/// Counts looks.
+/// Counts searches.
 static LOOKS: SleepMutex<u64> = SleepMutex::new(0);
 
-/// A look at sets in sets, during which nobody else nests any.
+/// A search through nested sets, during which no other thread nests any.
 pub(super) struct Look {
     number: SleepMutexGuard<'static, u64>,
-    /// The files to which ways lead.
+    /// The files whose paths are counted.
     files: Vec<Arc<File>>,
 }
 
 impl Look {
-    /// Begins a look.
+    /// Begins a search.
     ///
     /// # Errors
-    /// EINTR: the caller is killed.
+    /// EINTR: the caller was killed.
     pub fn begin() -> Result<Self> {
         let mut number = LOOKS.lock_killable()?;
         *number += 1;
@@ -54,7 +54,7 @@ impl Look {
     /// Whether `below` may become a member of `set`.
     ///
     /// # Errors
-    /// ELOOP: there would be a circle, or sets would go too deep. EINTR, ENOMEM.
+    /// ELOOP: it would create a cycle, or exceed the maximum depth. EINTR, ENOMEM.
     pub fn check_depth(&mut self, set: &Set, below: &Set) -> Result<()> {
         let depth = self.depth(below, set)? + 1 + self.height(set)?;
         if depth > MAX_NESTS {
@@ -63,7 +63,7 @@ impl Look {
         Ok(())
     }
 
-    /// The depth that this look found for `set` before, if it came there.
+    /// The depth that this search has already found for `set`, if any.
     fn known(&self, set: &Set) -> Option<usize> {
         let seen = set.mark.look.load(Relaxed) == *self.number;
         seen.then(|| set.mark.depth.load(Relaxed))
@@ -78,8 +78,7 @@ impl Look {
         Ok(depth)
     }
 
-    /// How many sets lie in each other below `set`, which must not lead to `top`. There are never
-    /// more than the limit.
+    /// The depth of sets below `set`, which must not lead to `top`. It never exceeds the limit.
     fn depth(&mut self, set: &Set, top: &Set) -> Result<usize> {
         if core::ptr::eq(set, top) {
             return Err(Errno::ELOOP);
@@ -103,7 +102,7 @@ impl Look {
         self.note(set, depth)
     }
 
-    /// How many sets `set` lies in, one in the other.
+    /// The height of the sets that contain `set`.
     fn height(&self, set: &Set) -> Result<usize> {
         if let Some(height) = self.known(set) {
             return Ok(height);
@@ -119,14 +118,14 @@ impl Look {
         self.note(set, height)
     }
 
-    /// Adds a file to which there are new ways.
+    /// Adds a file to which there are new paths.
     pub fn add_file(&mut self, file: Arc<File>) -> Result<()> {
         self.files.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         self.files.push(file);
         Ok(())
     }
 
-    /// Whether few enough ways lead from the files up.
+    /// Checks the number of paths up from the files.
     ///
     /// # Errors
     /// EINVAL, EINTR.
@@ -143,7 +142,7 @@ fn next_holder(holders: &Holders, from: u64) -> Option<(u64, Weak<Set>)> {
     Some((number, holder.clone()))
 }
 
-/// Counts the ways up by how many sets lie between, of which there are `nests` already.
+/// Counts the paths up by the number of sets in between, of which there are already `nests`.
 fn count_paths(holders: &Holders, nests: usize, counts: &mut [usize; MAX_NESTS + 1]) -> Result<()> {
     let mut from = 0;
     while let Some((number, holder)) = next_holder(holders, from) {
@@ -164,7 +163,7 @@ fn count_paths(holders: &Holders, nests: usize, counts: &mut [usize; MAX_NESTS +
     Ok(())
 }
 
-/// Lets others run; EINTR if the thread is killed.
+/// Lets others run; EINTR if the thread was killed.
 fn pause() -> Result<()> {
     sched::cond_resched();
     if current().must_die() {

@@ -7,27 +7,27 @@ use crate::errno::{Errno, Result};
 use crate::mm::{PAGE_SIZE, frame};
 use crate::task::user::User;
 
-/// Bytes that a member takes, roughly, with its entries in the set and in the file.
+/// The approximate memory of a member in bytes, with its entries in the set and in the file.
 pub(super) const COST: usize = 512;
 
-/// Members of all sets of a user, at most (`max_user_watches`).
+/// The maximum number of members of all sets of a user (`max_user_watches`).
 pub static MAX_WATCHES: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Sets the limit by how much memory there is: a part of 25, as on Linux.
+/// Sets the limit according to the amount of memory: 1/25 of it, as on Linux.
 pub fn init() {
     MAX_WATCHES.store(frame::total() / 25 * PAGE_SIZE / COST, Relaxed);
 }
 
-/// One member, while it lives.
+/// The count of a member, while it lives.
 pub(super) struct Watch(Arc<User>);
 
 impl Watch {
-    /// Counts one.
+    /// Counts a member.
     ///
     /// # Errors
     /// ENOSPC: the user has too many.
     pub fn new(user: &Arc<User>) -> Result<Self> {
-        // Dropped, it gives back what it took.
+        // If it is dropped on failure, it gives the count back.
         let watch = Watch(user.clone());
         let before = user.epoll_watches.fetch_add(1, Relaxed);
         let fits = before < MAX_WATCHES.load(Relaxed);

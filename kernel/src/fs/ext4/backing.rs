@@ -20,14 +20,14 @@ use ext4::Error;
 pub struct FileData {
     fs: Arc<Ext4>,
     number: u32,
-    /// Its length, as the page cache has it; blocks behind that are not written.
+    /// The length known to the page cache; blocks beyond it are not written.
     size: AtomicU64,
-    /// Units of 512 bytes that it takes.
+    /// The allocated size, in units of 512 bytes.
     sectors: Arc<AtomicU64>,
 }
 
 impl FileData {
-    /// Of the inode `number`.
+    /// The data of the inode `number`.
     pub fn new(fs: Arc<Ext4>, number: u32, sectors: Arc<AtomicU64>) -> Result<Arc<Self>> {
         try_arc(FileData {
             fs,
@@ -37,15 +37,15 @@ impl FileData {
         })
     }
 
-    /// Its node, unless that has ended.
+    /// Its node, unless that was freed.
     fn node(&self) -> Option<Arc<Node>> {
         let at = self.number as usize;
         let node = self.fs.nodes.lock().get(at).and_then(Weak::upgrade);
-        // An inode that was made since may have the number.
+        // The number may belong to a newer inode.
         node.filter(|node| node.counts_in(&self.sectors))
     }
 
-    /// The piece of block `block`, which is on the disk at block `physical`, in its page.
+    /// The part of a page that holds block `block`, which is at block `physical` on the disk.
     fn piece(&self, page: &(usize, FrameRef), block: u32, physical: u64) -> Piece {
         let size = self.fs.block_size;
         let offset = (block as usize * size) - page.0 * PAGE_SIZE;
@@ -66,7 +66,7 @@ impl FileData {
         Ok(first..first.checked_add(each as u32).ok_or(Errno::EFBIG)?)
     }
 
-    /// Notes how much place it takes by now.
+    /// Updates the allocated size.
     fn count_sectors(&self, fs: &mut Locked) -> Result<()> {
         let inode = fs.inode(self.number).map_err(errno)?;
         self.sectors.store(inode.sectors(fs.geometry()), Relaxed);
@@ -77,8 +77,8 @@ impl FileData {
         self.fs.volume.device().transfer(write, pieces)
     }
 
-    /// Finds place for the blocks of pages, as far as the file goes: where they are, and which have
-    /// no content yet. With an error, `found` has those before it.
+    /// Allocates blocks for pages, up to the end of the file; returns where they are, and which
+    /// have no content yet. On an error, `found` contains the blocks before it.
     fn place(&self, pages: &[(usize, FrameRef)], size: u64, found: &mut Placed) -> Result<()> {
         let mut fs = self.fs.lock()?;
         let end = size.div_ceil(self.fs.block_size as u64);
@@ -114,7 +114,7 @@ impl FileData {
         done
     }
 
-    /// Says that blocks were written, and that the file ends no sooner than `end`.
+    /// Marks blocks as written, and extends the file to at least `end`.
     fn settle(&self, fresh: &[Range<u32>], end: u64) -> Result<()> {
         let mut fs = self.fs.lock()?;
         for run in fresh {
@@ -129,18 +129,18 @@ impl FileData {
     }
 }
 
-/// Blocks and where they are.
+/// Blocks and their location.
 #[derive(Default)]
 struct Placed {
     pieces: Vec<Piece>,
-    /// Those without content.
+    /// The blocks without content.
     fresh: Vec<Range<u32>>,
-    /// Before this block all have their place.
+    /// All blocks before this one are allocated.
     until: u32,
 }
 
-/// The disk is waited for without the lock of the file system: whoever frees blocks of the file
-/// keeps others from reading and writing its pages meanwhile ([`Mapping::cut`]).
+/// The disk is waited for without the lock of the file system: code that frees blocks of the file
+/// prevents reads and writes of their pages meanwhile ([`Mapping::cut`]).
 ///
 /// [`Mapping::cut`]: super::super::page_cache::Mapping::cut
 impl Backing for FileData {
@@ -177,7 +177,7 @@ impl Backing for FileData {
     fn write_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()> {
         let (size, mut placed) = (self.size.load(Acquire), Placed::default());
         let rest = self.place(pages, size, &mut placed);
-        // What has its place is written, even if there is none for the rest.
+        // The allocated blocks are written, even if there are none for the rest.
         self.transfer(true, &placed.pieces)?;
         let end = match rest {
             Ok(()) => pages
@@ -198,7 +198,7 @@ impl Backing for FileData {
         }
         let (size, page) = (self.fs.block_size as u64, PAGE_SIZE as u64);
         let number = |block: u64| u32::try_from(block).map_err(|_| Errno::EFBIG);
-        // Pages go to the disk whole, as far as the file goes.
+        // Whole pages are written to the disk, up to the end of the file.
         let whole = end.max(self.size.load(Acquire).min(end.next_multiple_of(page)));
         let mut block = number((start - start % page) / size)?;
         let last = number(whole.div_ceil(size))?;
@@ -222,7 +222,7 @@ impl Backing for FileData {
         if first >= last {
             return;
         }
-        // Without memory it is freed when the file is cut.
+        // Without memory, it is freed when the file is truncated.
         if let Ok(mut fs) = self.fs.lock() {
             _ = fs.punch_hole(self.number, first, last - first);
             _ = self.count_sectors(&mut fs);

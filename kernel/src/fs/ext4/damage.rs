@@ -5,20 +5,21 @@ use crate::sync::Mutex;
 use crate::task::clock;
 use core::fmt;
 
-/// So many in so many nanoseconds at most (Linux's DEFAULT_RATELIMIT_BURST and _INTERVAL).
+/// The maximum number of messages in an interval of nanoseconds (Linux's DEFAULT_RATELIMIT_BURST
+/// and _INTERVAL).
 const MOST: u32 = 10;
 const INTERVAL: u64 = 5_000_000_000;
 
 struct Told {
-    /// When the interval began, in nanoseconds.
+    /// The start of the interval, in nanoseconds.
     since: u64,
-    /// Messages in it, with those that were not told.
+    /// The number of messages in it, including suppressed ones.
     count: u32,
 }
 
 static TOLD: Mutex<Told> = Mutex::new(Told { since: 0, count: 0 });
 
-/// Logs a message, or counts it alone where there were many of late.
+/// Logs a message, or only counts it if there were many recently.
 pub fn tell(message: fmt::Arguments) {
     let now = clock::monotonic_ns();
     let (count, untold) = {

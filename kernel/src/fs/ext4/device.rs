@@ -12,13 +12,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ext4::{Device, Error, Result};
 
-/// Bytes that are in flight at a time.
+/// The number of bytes in flight at a time.
 const AT_ONCE: usize = 32 * PAGE_SIZE;
 
 /// A disk or partition.
 pub struct Disk(pub Arc<Volume>);
 
-/// An error of the disk, as the file system takes it.
+/// Converts an error of the disk for crate `ext4`.
 pub fn error(errno: Errno) -> Error {
     match errno {
         Errno::ENOMEM => Error::NoMemory,
@@ -27,7 +27,7 @@ pub fn error(errno: Errno) -> Error {
 }
 
 impl Disk {
-    /// Frames for `len` bytes at byte `at`.
+    /// Frames for `len` bytes at offset `at`.
     fn pieces(&self, at: u64, len: usize) -> core::result::Result<Vec<Piece>, Errno> {
         let mut pieces = Vec::new();
         let room = pieces.try_reserve_exact(len.div_ceil(PAGE_SIZE));
@@ -36,7 +36,7 @@ impl Disk {
             pieces.push(Piece {
                 sector: self.0.start() + (at + done as u64) / SECTOR as u64,
                 part: Part {
-                    // What is written here lets pages be given up.
+                    // This write allows pages to be reclaimed.
                     frame: frame::alloc_kernel()?,
                     offset: 0,
                     len: (len - done).min(PAGE_SIZE),
@@ -46,7 +46,7 @@ impl Disk {
         Ok(pieces)
     }
 
-    /// Whether the bytes are on the disk.
+    /// Checks that the bytes are within the disk.
     fn check(&self, at: u64, len: usize) -> Result<()> {
         match at
             .checked_add(len as u64)
@@ -113,7 +113,8 @@ impl Device for Disk {
     }
 
     fn flush(&mut self) -> Result<()> {
-        // What was not flushed may be on the medium or not: that is no lack of memory.
+        // Data that was not flushed may or may not be on the medium, so this is not reported as
+        // lack of memory.
         self.0.device().flush().map_err(|_| Error::Io)
     }
 }

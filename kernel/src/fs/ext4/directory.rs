@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::*;
 use ext4::{Error, Rename};
 
 impl Node {
-    /// The dentry of a name that somebody has.
+    /// The dentry of a name that is in use.
     fn known(&self, name: &[u8]) -> Result<Option<Arc<Dentry>>> {
         let known = self
             .names()?
@@ -24,7 +24,7 @@ impl Node {
         Ok(known.filter(|dentry| !dentry.is_removed()))
     }
 
-    /// Room for one name more, until the lock of the file system is released.
+    /// Reserves room for another name, until the lock of the file system is released.
     fn room(&self, name: &[u8]) -> Result<Vec<u8>> {
         let mut key = Vec::new();
         key.try_reserve_exact(name.len())
@@ -39,7 +39,7 @@ impl Node {
         Ok(key)
     }
 
-    /// Notes the dentry of a name that there is [`Node::room`] for.
+    /// Stores the dentry of a name for which [`Node::room`] reserved room.
     fn put(&self, key: Vec<u8>, dentry: &Arc<Dentry>) {
         if let Ok(names) = self.names() {
             names.lock().dentries.insert(key, Arc::downgrade(dentry));
@@ -60,7 +60,7 @@ impl Node {
             return Ok(known);
         }
         let mut fs = self.fs().lock()?;
-        // Somebody may have looked meanwhile.
+        // Another thread may have looked it up meanwhile.
         if let Some(known) = self.known(name)? {
             return Ok(known);
         }
@@ -73,7 +73,7 @@ impl Node {
         self.dentry(here, name, node)
     }
 
-    /// Makes an inode under a name.
+    /// Creates an inode with a name.
     pub fn make(&self, here: &Arc<Dentry>, name: &[u8], new: &New) -> Result<Arc<Dentry>> {
         let new = self.describe(new);
         let mut fs = self.fs().lock()?;
@@ -92,7 +92,7 @@ impl Node {
         Ok(dentry)
     }
 
-    /// The node of an inode that is new.
+    /// The node of a new inode.
     fn made(&self, fs: &mut Locked, inode: ext4::Inode) -> Result<Arc<Node>> {
         let node = self.fs().node(inode)?;
         node.capable.store(false, Relaxed);
@@ -100,7 +100,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Takes a new inode and its name away again.
+    /// Removes a new inode and its name again.
     fn unmake(&self, fs: &mut Locked, name: &[u8], number: u32) {
         self.fs().forget(number);
         let taken = match fs.unlink(self.number(), name) {
@@ -112,7 +112,7 @@ impl Node {
         }
     }
 
-    /// Makes a file without a name.
+    /// Creates a file without a name.
     pub fn make_unnamed(
         &self,
         here: &Arc<Dentry>,
@@ -127,7 +127,7 @@ impl Node {
         self.fs().check_new(&mut fs, number)?;
         let name = crate::mm::heap::try_format(format_args!("#{number}"));
         let made = name.and_then(|name| Ok((name, self.fs().node(inode)?)));
-        // From here on the end of the node frees it.
+        // From here on, dropping the node frees the inode.
         let (name, node) = made.inspect_err(|_| _ = self.fs().free(&mut fs, number))?;
         node.linkable.store(linkable, Relaxed);
         node.capable.store(false, Relaxed);
@@ -136,7 +136,7 @@ impl Node {
         Ok(dentry)
     }
 
-    /// Gives an inode one more name.
+    /// Adds a name for an inode.
     pub fn link_to(&self, here: &Arc<Dentry>, name: &[u8], to: &Arc<dyn Inode>) -> Result<()> {
         let node = self.sibling(to)?;
         if node.file_kind() == Kind::Directory {
@@ -149,11 +149,11 @@ impl Node {
         }
         let inode = fs.link(node.number(), self.number(), name);
         node.take_over(&fs, inode.map_err(errno)?);
-        // Once for a file without a name: not again after that name is gone.
+        // A file without a name can be linked once: not again after that name is removed.
         node.linkable.store(false, Relaxed);
         self.fs().remember(&node);
         if node.is_dirty() {
-            // Without memory it is kept when it is closed.
+            // Without memory, this is repeated when the file is closed.
             _ = self.fs().keep(&node);
         }
         _ = self.refresh(&mut fs);
@@ -161,7 +161,7 @@ impl Node {
         self.settle()
     }
 
-    /// Whether a name of this directory is `dentry` still.
+    /// Checks that a name of this directory still belongs to `dentry`.
     fn check_same(&self, name: &[u8], dentry: &Arc<Dentry>) -> Result<()> {
         let known = self.known(name)?;
         match known.is_some_and(|known| Arc::ptr_eq(&known, dentry)) {
@@ -191,16 +191,16 @@ impl Node {
         self.settle()
     }
 
-    /// A name is no more.
+    /// Forgets a removed name.
     fn forget_name(&self, name: &[u8], dentry: &Dentry) {
-        // What is mounted there by now has lost its place, too.
+        // A mount on it has lost its place, too.
         _ = dentry.remove();
         if let Ok(names) = self.names() {
             names.lock().dentries.remove(name);
         }
     }
 
-    /// Moves `source` from this directory to `name` in `there`, which has `occupant` now.
+    /// Moves `source` from this directory to `name` in `there`, where `occupant` has that name now.
     pub fn rename_name(
         &self,
         (here, source): (&Arc<Dentry>, &Arc<Dentry>),
@@ -217,14 +217,15 @@ impl Node {
             _ => Rename::Replace,
         };
         if let (Some(_), Ok(data)) = (occupant, self.sibling(source.inode())?.data()) {
-            // Whoever replaces a file so has the old content or the new one after a power cut.
+            // A program that replaces a file in this way has the old content or the new one after a
+            // power cut.
             _ = data.write_back(0..usize::MAX);
         }
         let whiteout = (replace == Replace::Whiteout).then(|| self.describe(&WHITEOUT));
         let mut fs = self.fs().lock()?;
         let old = source.name();
         self.check_same(&old, source)?;
-        // The dentries make no loop, whatever the disk says.
+        // The dentries form no loop, whatever is on the disk.
         let apart = !core::ptr::eq(self, &*target);
         if apart && there.is_within(source) {
             return Err(Errno::EINVAL);
@@ -244,7 +245,8 @@ impl Node {
                 return Ok(());
             }
         }
-        // Before it happens: afterwards there must be no error. Names of an exchange have theirs.
+        // Reserved first, since there must be no error afterwards. The names of an exchange have
+        // room.
         let (old_key, new_key) = (self.room(&old)?, target.room(name)?);
         let new = crate::mm::heap::try_bytes(name)?;
         let (from, to) = (self.number(), target.number());

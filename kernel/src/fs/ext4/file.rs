@@ -22,19 +22,19 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use linux_raw_sys::general::*;
 use linux_raw_sys::ioctl::{FS_IOC_GETFLAGS, FS_IOC_SETFLAGS};
 
-/// Records of a directory that are read at a time.
+/// The number of directory records that are read at a time.
 const AT_ONCE: usize = 64;
 
 /// An open file or directory.
 pub struct Open {
     node: Arc<Node>,
     ahead: Ahead,
-    /// The errors of writing back that it was told.
+    /// The write-back errors that were reported to it.
     told: AtomicU32,
 }
 
 impl Open {
-    /// Opens it.
+    /// Opens a file or directory.
     pub fn open(node: Arc<Node>) -> Result<Arc<dyn FileOps>> {
         let told = node.data().map_or(0, |data| data.errors().sample());
         Ok(try_arc(Open {
@@ -65,7 +65,7 @@ impl Open {
             // Before others can run what is written.
             self.node.lose_privileges()
         })?;
-        // Without memory it is kept when it is closed.
+        // Without memory, the change is recorded when the file is closed.
         _ = self.node.modified();
         let range = end - count as u64..end;
         if direct {
@@ -80,8 +80,8 @@ impl Open {
         Ok((count, end))
     }
 
-    /// EINVAL where a transfer of O_DIRECT does not consist of whole blocks of the disk in aligned
-    /// memory. What it writes passes through the cache to the disk, and does not stay there.
+    /// EINVAL if an O_DIRECT transfer does not consist of whole blocks of the disk in aligned
+    /// memory. Written data passes through the cache to the disk, and does not stay in the cache.
     fn check_direct(&self, position: u64, len: usize, alignment: usize) -> Result<()> {
         let block = self.node.fs().volume.device().properties().block_size;
         let whole = position.is_multiple_of(block as u64) && len.is_multiple_of(block);
@@ -98,7 +98,7 @@ impl Open {
         }
         self.check_direct(position, to.left(), to.alignment())?;
         let range = pages(&(position..position.saturating_add(to.left() as u64)));
-        // It is read from the cache all the same.
+        // Even if that fails, the data is read from the cache.
         _ = data.write_back(range.clone());
         let count = data.read(to, position, &Ahead::none())?;
         data.forget(range);
@@ -110,7 +110,7 @@ impl Open {
         perm::writable(file.path())?;
         perm::owner(file.dentry())?;
         let node = &self.node;
-        // A change of attributes, whose time is later than that of what was written before.
+        // This changes attributes, at a later time than that of earlier writes.
         node.write_out(0..0)?;
         let mut fs = node.fs().lock()?;
         if (node.flags() ^ flags) & perm::FIXED != 0 {
@@ -122,7 +122,7 @@ impl Open {
 }
 
 impl Drop for Open {
-    /// What a program wrote through a mapping must outlive it.
+    /// Data that a program wrote through a mapping must survive the close.
     fn drop(&mut self) {
         let emptied = self.node.emptied.swap(false, Relaxed);
         if emptied || self.node.is_dirty() && self.node.fs().keep(&self.node).is_err() {
@@ -139,7 +139,7 @@ struct Entry {
     next: u64,
 }
 
-/// The type that a directory has noted of an entry.
+/// The type of an entry that is recorded in its directory.
 fn kind_of(noted: u8) -> Kind {
     Kind::of_mode(u32::from(noted) << 12).unwrap_or(Kind::Anonymous)
 }
@@ -328,7 +328,7 @@ impl Open {
     }
 }
 
-/// The pages that a range of bytes touches.
+/// The pages that intersect a range of bytes.
 fn pages(range: &Range<u64>) -> Range<usize> {
     (range.start / PAGE_SIZE as u64) as usize..pages_of(range.end)
 }

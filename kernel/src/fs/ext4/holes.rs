@@ -8,7 +8,8 @@ use crate::mm::{PAGE_SIZE, PageSource};
 use ext4::Device;
 
 impl Node {
-    /// The next byte at or after `position` that is data, or that is none; `None`: none follows.
+    /// The first byte at or after `position` that is data, or that is in a hole; `None` if there is
+    /// none.
     pub fn next_place(&self, position: u64, is_data: bool) -> Result<Option<u64>> {
         let (data, size) = (self.data()?, self.fs().block_size as u64);
         let mut at = position;

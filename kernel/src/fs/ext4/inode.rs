@@ -17,7 +17,7 @@ use core::sync::atomic::Ordering::*;
 use ext4::{Change, Error};
 use linux_raw_sys::general::CAP_SYS_ADMIN;
 
-/// The attributes that are kept: others belong to nobody.
+/// The supported attribute namespaces.
 const FAMILIES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 
 fn check_family(name: &[u8]) -> Result<()> {
@@ -27,7 +27,7 @@ fn check_family(name: &[u8]) -> Result<()> {
     }
 }
 
-/// As [`errno`], where what is not found is an attribute.
+/// Like [`errno`], if the object that was not found is an attribute.
 fn attribute_errno(error: Error) -> Errno {
     match error {
         Error::NotFound => Errno::ENODATA,
@@ -49,7 +49,7 @@ impl Inode for Node {
     }
 
     fn set_attr(&self, change: &SetAttr) -> Result<()> {
-        // The times of what was written before are older.
+        // Earlier writes have older times.
         self.write_out(0..0)?;
         if change.uid.is_some() || change.gid.is_some() {
             self.lose_capabilities()?;
@@ -175,7 +175,7 @@ impl Inode for Node {
         };
         let done = fs.set_attribute(self.number(), name, value);
         done.map_err(attribute_errno)?;
-        // It is done: a lack of memory is none of its errors.
+        // The change has been made: lack of memory must not be reported.
         _ = self.refresh(&mut fs);
         Ok(())
     }

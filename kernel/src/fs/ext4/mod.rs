@@ -41,31 +41,31 @@ use recent::Recent;
 /// The magic number of statfs(2) (EXT4_SUPER_MAGIC).
 const MAGIC: u64 = 0xef53;
 
-/// How often [`persist`] tries again without memory.
+/// How often [`persist`] retries without memory.
 const ATTEMPTS: usize = 100;
-/// How long it waits before, in nanoseconds.
+/// How long it waits before each retry, in nanoseconds.
 const PAUSE: u64 = 20_000_000;
 
 /// A file system.
 pub struct Ext4 {
     volume: Arc<Volume>,
-    /// None once it is unmounted.
+    /// `None` once it is unmounted.
     fs: SleepMutex<Option<Fs<Disk>>>,
-    /// Bytes of a block.
+    /// The size of a block.
     block_size: usize,
-    /// The inodes that somebody has, by number.
+    /// The inodes in use, by number.
     nodes: Mutex<Radix<Weak<Node>>>,
-    /// Files with something that the disk does not have.
+    /// Files with changes that are not on the disk.
     dirty: Mutex<Radix<Arc<Node>>>,
-    /// Inodes that are kept for a while.
+    /// Recently used inodes.
     recent: Mutex<Recent>,
-    /// Inodes without a name that nobody has any more.
+    /// Inodes without a name that are no longer in use.
     orphans: Mutex<Vec<u32>>,
-    /// How it is mounted (MS_*).
+    /// The mount flags (MS_*).
     flags: AtomicU32,
-    /// Whether mount(2) asked for something else on errors than the superblock says, and what.
+    /// Whether mount(2) chose an error behaviour other than the superblock's, and which.
     errors: AtomicU8,
-    /// The errors of writing back any of its files.
+    /// Write-back errors of any of its files.
     failed: ErrSeq,
     /// A weak reference to itself.
     me: Weak<Ext4>,
@@ -89,17 +89,16 @@ impl DerefMut for Locked<'_> {
 }
 
 impl Locked<'_> {
-    /// Lets follow what does where the image turns out to be damaged as it is read; the crate does
-    /// so itself where it is changed.
+    /// Handles damage that is found while reading; while changing, the crate does so itself.
     fn told<T>(&mut self, found: ext4::Result<T>) -> ext4::Result<T> {
         found.inspect_err(|&error| self.report(error))
     }
 }
 
-/// Tries until there is memory, but not for ever. May sleep.
+/// Retries until there is memory, but not for ever. May sleep.
 ///
 /// # Errors
-/// Those of `act`; ENOMEM: there is none still.
+/// Those of `act`; ENOMEM: there is still no memory.
 fn persist(mut act: impl FnMut() -> Result<()>) -> Result<()> {
     for _ in 0..ATTEMPTS {
         match act() {
@@ -110,7 +109,7 @@ fn persist(mut act: impl FnMut() -> Result<()>) -> Result<()> {
     act()
 }
 
-/// An error of the crate, as Linux tells it.
+/// Converts an error of the crate to Linux's.
 fn errno(error: Error) -> Errno {
     match error {
         Error::Io => Errno::EIO,
@@ -149,10 +148,10 @@ fn from_disk(time: ext4::Time) -> Time {
 }
 
 impl Ext4 {
-    /// Locks the crate's file system, after the inodes were freed that nobody has any more.
+    /// Locks the crate's file system, after freeing the inodes that are no longer in use.
     ///
     /// # Errors
-    /// EIO: it is unmounted.
+    /// EIO: it has been unmounted.
     fn lock(&self) -> Result<Locked<'_>> {
         let guard = self.fs.lock();
         if guard.is_none() {
@@ -160,7 +159,7 @@ impl Ext4 {
         }
         let mut locked = Locked(guard);
         locked.set_now(to_disk(Time::now()));
-        // One that there is no memory for waits for the next who comes.
+        // An inode that cannot be freed for lack of memory waits for the next caller.
         while let Some(number) = { self.orphans.lock().pop() }
             && self.free(&mut locked, number)
         {}
@@ -172,8 +171,8 @@ impl Ext4 {
         Ok(locked)
     }
 
-    /// Frees an inode without a name that nobody has, or lets it be freed when there is memory.
-    /// Returns whether there is.
+    /// Frees an inode without a name that is no longer in use, or lets it wait until there is
+    /// memory. Returns whether there is.
     fn free(&self, fs: &mut Locked, number: u32) -> bool {
         match fs.evict(number) {
             Err(Error::NoMemory) => {
@@ -186,16 +185,16 @@ impl Ext4 {
         true
     }
 
-    /// An inode without a name that nobody has any more.
+    /// Records an inode without a name that is no longer in use.
     fn add_orphan(&self, number: u32) {
         let mut orphans = self.orphans.lock();
-        // Without memory the next mount frees the inode.
+        // Without memory, the next mount frees the inode.
         if orphans.try_reserve(1).is_ok() {
             orphans.push(number);
         }
     }
 
-    /// EUCLEAN where an inode that was given out as a new one is in use.
+    /// EUCLEAN if an inode that was allocated as a new one is in use.
     fn check_new(&self, fs: &mut Locked, number: u32) -> Result<()> {
         let known = self
             .nodes
@@ -221,7 +220,7 @@ impl Ext4 {
         let is_named = inode.links() > 0;
         let me = self.me.upgrade().ok_or(Errno::EIO)?;
         let node = Node::new(me, inode)?;
-        // Only the holder of the lock of `fs` makes nodes.
+        // Only the holder of the lock of `fs` creates nodes.
         let noted = self.nodes.lock().insert(at, Arc::downgrade(&node));
         noted.map_err(|_| Errno::ENOMEM)?;
         if is_named {
@@ -230,7 +229,8 @@ impl Ext4 {
         Ok(node)
     }
 
-    /// Keeps a file until what it has is on the disk. One without a name ends with its last user.
+    /// Keeps a file until its changes are on the disk. A file without a name ends with its last
+    /// user.
     fn keep(&self, node: &Arc<Node>) -> Result<()> {
         if node.with_inode(ext4::Inode::links) == 0 {
             return Ok(());
@@ -240,7 +240,7 @@ impl Ext4 {
         before.map(drop).map_err(|_| Errno::ENOMEM)
     }
 
-    /// Keeps a file no more.
+    /// Stops keeping a file.
     fn let_go(&self, node: &Node) {
         let (at, mut gone) = (node.number() as usize, None);
         let mut dirty = self.dirty.lock();
@@ -248,7 +248,7 @@ impl Ext4 {
         drop(dirty);
     }
 
-    /// A name was taken away: what the last one had needs not come to the disk.
+    /// A name was removed: if it was the last, the file's changes need not be written.
     fn release_unnamed(&self, node: &Node) {
         if node.with_inode(ext4::Inode::links) == 0 {
             self.let_go(node);
@@ -273,13 +273,13 @@ impl Ext4 {
         }
     }
 
-    /// Lets files go that have nothing any more that the disk has not. What is left of an inode
-    /// whose data was written goes with the transaction.
+    /// Stops keeping files without changes. An inode whose data was written is written with the
+    /// transaction.
     fn release_clean(&self) {
         self.each_kept(|node| {
             if node.has_clean_data() {
                 if let Ok(data) = node.data() {
-                    // What is on its way.
+                    // Waits for pages being written.
                     _ = data.write_back(0..0);
                 }
                 // Without memory it stays.
@@ -287,7 +287,7 @@ impl Ext4 {
             }
             if !node.is_dirty() {
                 self.let_go(node);
-                // Somebody may have changed it meanwhile.
+                // It may have been changed meanwhile.
                 if node.is_dirty() {
                     _ = self.keep(node);
                 }
@@ -295,7 +295,7 @@ impl Ext4 {
         });
     }
 
-    /// Writes all files that were kept.
+    /// Writes all kept files.
     fn write_kept(&self) -> Result<()> {
         let mut all = Ok(());
         self.each_kept(|node| {
@@ -305,10 +305,10 @@ impl Ext4 {
         all
     }
 
-    /// Writes everything to the disk. Where memory for that is short, it waits for some.
+    /// Writes everything to the disk. If memory for that is short, waits for some.
     ///
     /// # Errors
-    /// ENOMEM: there is none still, and some is not written. EIO, ENOSPC.
+    /// ENOMEM: there is still none, and some data is not written. EIO, ENOSPC.
     fn sync(&self) -> Result<()> {
         let written = persist(|| self.write_kept());
         self.release_clean();
@@ -316,7 +316,7 @@ impl Ext4 {
         written
     }
 
-    /// Its result of statfs(2).
+    /// Its statistics for statfs(2).
     fn stat(&self) -> FsStat {
         let statistics = self.lock().and_then(|mut fs| {
             let found = fs.statistics();

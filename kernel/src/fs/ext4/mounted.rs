@@ -22,25 +22,26 @@ use ext4::{Errors, Fs, ROOT};
 use linux_raw_sys::general::{MS_DIRSYNC, MS_RDONLY};
 use radix::Radix;
 
-/// All of them, by the numbers of their devices, until they are unmounted.
+/// All file systems, by device number, until they are unmounted.
 static MOUNTED: Mutex<Vec<(u64, Weak<Ext4>)>> = Mutex::new(Vec::new());
-/// How many were unmounted, and those who wait until one more is.
+/// The number of those unmounted so far, and the threads that wait for the next one.
 static ENDED: AtomicUsize = AtomicUsize::new(0);
 /// See [`ENDED`].
 static WAITING: WaitQueue = WaitQueue::new();
 
-/// A mount of the file system, however many there are: it is unmounted with the last.
+/// A handle of the file system, which all its mounts share: it is unmounted when the last is
+/// dropped.
 pub struct Held(Arc<Ext4>);
 
-/// What mount(2) says beside its flags.
+/// Options of mount(2).
 #[derive(Clone, Copy, Default)]
 pub struct Options {
-    /// What follows from damage, if not what the superblock says.
+    /// The reaction to damage, if it differs from the superblock's.
     pub errors: Option<Errors>,
 }
 
 impl Options {
-    /// Takes an option, if there is such a one.
+    /// Sets an option.
     ///
     /// # Errors
     /// EINVAL.
@@ -48,7 +49,7 @@ impl Options {
         match (name, value) {
             ("errors", Some("continue")) => self.errors = Some(Errors::Continue),
             ("errors", Some("remount-ro")) => self.errors = Some(Errors::ReadOnly),
-            // What is done anyway.
+            // These describe what is done anyway.
             ("data", Some("ordered")) | ("barrier", None | Some("1")) => {}
             ("user_xattr" | "block_validity" | "noacl" | "auto_da_alloc", None) => {}
             _ => return Err(Errno::EINVAL),
@@ -57,7 +58,8 @@ impl Options {
     }
 }
 
-/// Opens what is on the device. Damage does not stop the machine, whatever the superblock says.
+/// Opens the file system on the device. Damage never stops the machine, whatever the superblock
+/// says.
 fn open(volume: &Arc<Volume>, flags: u32, errors: Option<Errors>) -> Result<Fs<Disk>> {
     let options = ext4::Options {
         read_only: flags & MS_RDONLY != 0,
@@ -84,7 +86,8 @@ fn open(volume: &Arc<Volume>, flags: u32, errors: Option<Errors>) -> Result<Fs<D
 /// Mounts the file system on the block device at `source`. Returns its root.
 ///
 /// # Errors
-/// ENOTBLK, ENXIO; EACCES: the device cannot be written. EBUSY. EINVAL: there is none. EIO.
+/// ENOTBLK, ENXIO; EACCES: the device cannot be written. EBUSY. EINVAL: there is no such file
+/// system. EIO.
 pub fn mount(source: &Path, flags: u32, options: Options) -> Result<(Held, Arc<Dentry>)> {
     if source.kind() != Kind::Block {
         return Err(Errno::ENOTBLK);
@@ -95,7 +98,7 @@ pub fn mount(source: &Path, flags: u32, options: Options) -> Result<(Held, Arc<D
     }
     super::worker::start()?;
     volume.begin_use(true)?;
-    // What was written to the device itself, and what it had before.
+    // Writes back what was written to the device itself, and drops its cache.
     let clean = volume.mapping().invalidate(0..usize::MAX);
     let begun = clean.and_then(|()| begin(&volume, flags, options));
     begun.inspect_err(|_| volume.end_use(true))
@@ -118,12 +121,12 @@ fn begin(volume: &Arc<Volume>, flags: u32, options: Options) -> Result<(Held, Ar
         failed: ErrSeq::new(),
         me: me.clone(),
     })?;
-    // The nodes that it remembers hold it.
+    // The recently used nodes refer to it.
     let root = enlist(&mounted, root).inspect_err(|_| mounted.shrink(0))?;
     Ok((Held(mounted), root))
 }
 
-/// Makes the dentry of the root, and a file system that others find.
+/// Creates the dentry of the root, and makes the file system known to others.
 fn enlist(mounted: &Arc<Ext4>, root: ext4::Inode) -> Result<Arc<Dentry>> {
     let node = mounted.node(root)?;
     {
@@ -140,7 +143,7 @@ fn enlist(mounted: &Arc<Ext4>, root: ext4::Inode) -> Result<Arc<Dentry>> {
 }
 
 impl Ext4 {
-    /// Keeps for /proc/mounts what was asked for.
+    /// Records the chosen error behaviour for /proc/mounts.
     fn note_errors(&self, fs: &Locked) {
         let shown = match fs.errors() {
             now if now == fs.geometry().errors => 0,
@@ -150,7 +153,7 @@ impl Ext4 {
         self.errors.store(shown, Relaxed);
     }
 
-    /// Whether an inode that somebody has is of this kind.
+    /// Whether an inode in use is of this kind.
     fn has_node(&self, mut is: impl FnMut(&Node) -> bool) -> bool {
         let mut from = 0;
         loop {
@@ -172,7 +175,7 @@ impl Ext4 {
         self.has_node(|node| node.with_inode(ext4::Inode::links) == 0)
     }
 
-    /// Waits for who writes a file back just now, though it has no name any more.
+    /// Waits for threads that are writing back a file that has no name any more.
     fn wait_for_writers(&self) {
         self.has_node(|node| {
             if let Ok(data) = node.data() {
@@ -189,20 +192,21 @@ impl Held {
         self.0.sync()
     }
 
-    /// The errors of writing back any of its files.
+    /// Write-back errors of any of its files.
     pub fn failed(&self) -> &ErrSeq {
         &self.0.failed
     }
 
-    /// Mounts it anew with other flags and options. Nobody writes by then if it shall be read-only.
+    /// Remounts it with other flags and options. If it becomes read-only, there are no writers any
+    /// more.
     ///
     /// # Errors
     /// EBUSY: files without a name are in use. EACCES: the device cannot be written. EROFS: damage
-    /// was found, so that nothing may be written any more.
+    /// was found, so writing is not allowed any more.
     pub fn configure(&self, flags: u32, options: Options) -> Result<()> {
         let ext4 = &self.0;
         ext4.sync().or_else(|error| match error {
-            // What was not written is lost already.
+            // Data that was not written is lost already.
             Errno::EIO if flags & MS_RDONLY != 0 => Ok(()),
             error => Err(error),
         })?;
@@ -220,7 +224,7 @@ impl Held {
             return Err(Errno::EBUSY);
         }
         if changes && !fs.is_aborted() {
-            // Its end needs no memory then that there may not be.
+            // Then unmounting needs no memory, which might be lacking.
             fs.checkpoint().map_err(errno)?;
             let errors = Some(fs.errors());
             let old = fs.0.take();
@@ -230,7 +234,7 @@ impl Held {
             let opened = ended.and_then(|()| open(&ext4.volume, flags, errors));
             let failed = opened.as_ref().err().copied();
             let opened = opened.or_else(|_| open(&ext4.volume, flags ^ MS_RDONLY, errors));
-            // Without any, all that is asked for fails.
+            // Without a file system, all requests fail.
             *fs.0 = opened.ok();
             if let Some(error) = failed {
                 return Err(error);
@@ -240,7 +244,7 @@ impl Held {
             fs.set_errors(errors);
             ext4.note_errors(&fs);
         }
-        // As on Linux, MS_DIRSYNC stays.
+        // As on Linux, MS_DIRSYNC is kept.
         let stays = ext4.flags.load(Relaxed) & MS_DIRSYNC;
         ext4.flags.store(flags & !MS_DIRSYNC | stays, Relaxed);
         Ok(())
@@ -248,7 +252,7 @@ impl Held {
 }
 
 impl fmt::Display for Held {
-    /// As /proc/PID/mounts has its options, each after a comma.
+    /// Its options as in /proc/PID/mounts, each after a comma.
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         out.write_str(match self.0.errors.load(Relaxed) {
             0 => "",
@@ -265,16 +269,16 @@ impl Drop for Held {
             crate::log!("{}: ext4: {error:?}", fs.volume.name());
         }
         fs.shrink(0);
-        // What could not be written is lost.
+        // Data that could not be written is lost.
         fs.each_kept(|node| fs.let_go(node));
         fs.wait_for_writers();
-        // The crate's file system ends with the first attempt to unmount it.
+        // The first attempt to unmount consumes the crate's file system.
         _ = persist(|| fs.lock()?.checkpoint().map_err(errno));
         let gone = fs.fs.lock().take();
         if let Some(Err(error)) = gone.map(Fs::unmount) {
             crate::log!("{}: ext4: {error:?}", fs.volume.name());
         }
-        // Readers of the device itself shall see what was written.
+        // Readers of the device itself must see what was written.
         _ = fs.volume.mapping().invalidate(0..usize::MAX);
         fs.volume.end_use(true);
         let me: *const Ext4 = Arc::as_ptr(fs);
@@ -286,7 +290,7 @@ impl Drop for Held {
     }
 }
 
-/// Whether the file system on a block device is mounted, or not unmounted yet; and how many were
+/// Whether the file system on a block device is mounted, or is being unmounted; and how many were
 /// unmounted so far.
 pub fn is_mounted(device: u64) -> (bool, usize) {
     let all = MOUNTED.lock();
@@ -303,16 +307,16 @@ pub fn wait_ended(so_far: usize) -> Result<()> {
     ended.map_err(|_| Errno::EINTR)
 }
 
-/// Keeps no inodes that nobody has (`vm.drop_caches`).
+/// Drops the inodes that are no longer in use (`vm.drop_caches`).
 pub fn drop_caches() {
     each(|fs| fs.shrink(0));
 }
 
-/// Calls `visit` with every file system that is mounted, without locks.
+/// Calls `visit` with every mounted file system, without locks.
 pub fn each(mut visit: impl FnMut(&Ext4)) {
     let mut last = None;
     loop {
-        // Others may go meanwhile.
+        // Others may be unmounted meanwhile.
         let next = {
             let all = MOUNTED.lock();
             let rest = all.iter().filter(|(number, _)| Some(*number) > last);
@@ -327,7 +331,7 @@ pub fn each(mut visit: impl FnMut(&Ext4)) {
     }
 }
 
-/// Writes everything of all of them (sync(2)).
+/// Writes back all file systems (sync(2)).
 pub fn sync_all() {
     each(|fs| {
         if let Err(error) = fs.sync() {

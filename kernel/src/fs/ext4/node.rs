@@ -22,22 +22,22 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use ext4::{Change, Stamp};
 use linux_raw_sys::general::*;
 
-/// Dentries of a directory by their names.
+/// The dentries of a directory, by name.
 pub struct Names {
     pub dentries: HashMap<Vec<u8>, Weak<Dentry>>,
-    /// Where the search for dead ones goes on.
+    /// Where the search for dead ones continues.
     pub swept: usize,
 }
 
-/// What an inode is beside its attributes.
+/// The content of an inode.
 pub enum Content {
     /// A regular file.
     File(Arc<Mapping>),
-    /// A directory, with the names that somebody has.
+    /// A directory, with the names in use.
     Directory(Mutex<Names>),
     /// A pipe.
     Fifo(Fifo),
-    /// Nothing.
+    /// None.
     Other,
 }
 
@@ -47,27 +47,28 @@ pub struct Node {
     number: u32,
     kind: Kind,
     pub content: Content,
-    /// As the disk has it.
+    /// The inode as it is on the disk.
     inode: Mutex<ext4::Inode>,
-    /// Units of 512 bytes that it takes.
+    /// The allocated size, in units of 512 bytes.
     sectors: Arc<AtomicU64>,
-    /// When the content was last changed, where the disk does not have that.
+    /// The time of the last change of the content, if it is not on the disk yet.
     modified: Mutex<Option<Time>>,
     pub writers: Writers,
-    /// Somebody looked it up since it was last asked.
+    /// Whether it was looked up since this was last tested.
     pub wanted: AtomicBool,
-    /// It was emptied: what is written then goes to the disk when it is closed, so that a program
-    /// that replaces a file's content so has the new one after a power cut (`auto_da_alloc`).
+    /// Whether it was truncated to zero: then its new data is written when it is closed, so that a
+    /// program that replaces a file's content finds the new one after a power cut
+    /// (`auto_da_alloc`).
     pub emptied: AtomicBool,
     /// Whether it may get a name (O_TMPFILE).
     pub linkable: AtomicBool,
-    /// It may have capabilities as a program: false after a look that found none.
+    /// Whether it may have capabilities: false after a check that found none.
     pub capable: AtomicBool,
     me: Weak<Node>,
 }
 
 impl Node {
-    /// The node of an inode.
+    /// Creates the node of an inode.
     pub fn new(fs: Arc<Ext4>, inode: ext4::Inode) -> Result<Arc<Self>> {
         let kind = Kind::of_mode(inode.mode().into()).ok_or(Errno::EUCLEAN)?;
         let sectors = try_arc(AtomicU64::new(0))?;
@@ -110,7 +111,7 @@ impl Node {
         self.number
     }
 
-    /// Whether this counts its place, and not that of another inode that had the number before.
+    /// Whether `sectors` belongs to this inode, and not to another one that had the number before.
     pub fn counts_in(&self, sectors: &Arc<AtomicU64>) -> bool {
         Arc::ptr_eq(&self.sectors, sectors)
     }
@@ -134,7 +135,7 @@ impl Node {
         }
     }
 
-    /// The names of a directory that somebody has.
+    /// The names of a directory that are in use.
     pub fn names(&self) -> Result<&Mutex<Names>> {
         match &self.content {
             Content::Directory(names) => Ok(names),
@@ -142,7 +143,7 @@ impl Node {
         }
     }
 
-    /// Looks at the inode as the disk has it.
+    /// Calls `f` with the inode as it is on the disk.
     pub fn with_inode<T>(&self, f: impl FnOnce(&ext4::Inode) -> T) -> T {
         f(&self.inode.lock())
     }
@@ -152,7 +153,7 @@ impl Node {
         self.with_inode(|inode| inode.flags()) & flags != 0
     }
 
-    /// EPERM if nothing may change it.
+    /// EPERM if it is immutable.
     pub fn check_mutable(&self) -> Result<()> {
         match self.has(FS_IMMUTABLE_FL) {
             true => Err(Errno::EPERM),
@@ -160,8 +161,8 @@ impl Node {
         }
     }
 
-    /// A name in this directory was changed: commits that where names are synchronous. The lock of
-    /// the file system is not held.
+    /// A name in this directory was changed: commits the change if names are synchronous. The lock
+    /// of the file system is not held.
     pub(super) fn settle(&self) -> Result<()> {
         let mounted = self.fs.flags.load(Relaxed) & (MS_SYNCHRONOUS | MS_DIRSYNC) != 0;
         match mounted || self.has(FS_SYNC_FL | FS_DIRSYNC_FL) {
@@ -170,7 +171,7 @@ impl Node {
         }
     }
 
-    /// Takes over what the disk has by now.
+    /// Reads the inode again after a change.
     pub(super) fn refresh(&self, fs: &mut Locked) -> Result<()> {
         let new = fs.inode(self.number);
         let new = fs.told(new).map_err(errno)?;
@@ -178,14 +179,14 @@ impl Node {
         Ok(())
     }
 
-    /// Takes over its inode as an operation left it.
+    /// Stores its inode after an operation.
     pub(super) fn take_over(&self, fs: &Locked, new: ext4::Inode) {
         self.sectors.store(new.sectors(fs.geometry()), Relaxed);
         let old = core::mem::replace(&mut *self.inode.lock(), new);
         drop(old);
     }
 
-    /// The node behind `inode`, when it is of the same file system.
+    /// The node of `inode`, if it is in the same file system.
     pub fn sibling(&self, inode: &Arc<dyn Inode>) -> Result<Arc<Node>> {
         let inode: Arc<dyn Any + Send + Sync> = inode.clone();
         let node = inode.downcast::<Node>().map_err(|_| Errno::EXDEV)?;
@@ -232,7 +233,7 @@ impl Node {
         self.refresh(&mut fs)
     }
 
-    /// Notes when its content was read, which is no change of the inode.
+    /// Sets the access time, which is no change of the inode.
     pub fn set_accessed(&self, time: Time) -> Result<()> {
         let mut fs = self.fs.lock()?;
         let done = fs.set_access_time(self.number, to_disk(time));
@@ -240,19 +241,19 @@ impl Node {
         self.refresh(&mut fs)
     }
 
-    /// Its content was read through `file`.
+    /// Updates the access time, after its content was read through `file`.
     pub fn accessed(&self, file: &File) {
         if self.has(FS_NOATIME_FL) {
             return;
         }
         let attr = self.attributes();
         if let Some(now) = file.access_time(attr.accessed, attr.modified) {
-            // A file that cannot be written is read all the same.
+            // The file is read even if its time cannot be written.
             _ = self.set_accessed(now);
         }
     }
 
-    /// Removes the file's capabilities, as it is given away or written to.
+    /// Removes the file's capabilities, when it is given away or written to.
     pub fn lose_capabilities(&self) -> Result<()> {
         if self.kind != Kind::Regular || !self.capable.load(Acquire) {
             return Ok(());
@@ -263,24 +264,23 @@ impl Node {
             Err(ext4::Error::NotFound) => {}
             done => done.map_err(errno)?,
         }
-        // Under the lock, which who sets them has.
+        // Under the lock, which is held to set them.
         self.capable.store(false, Release);
         self.refresh(&mut fs)
     }
 
-    /// Its content changes: the time is kept.
+    /// Its content changes: records the time.
     pub fn modified(&self) -> Result<()> {
-        // First: who finds nothing to write lets it go.
+        // Done first, since a thread that finds nothing to write stops keeping it.
         *self.modified.lock() = Some(Time::now());
         self.fs.keep(&self.arc()?)
     }
 
-    /// Takes set-user-ID, set-group-ID and capabilities away from what a call of this thread's
-    /// changes.
+    /// Removes set-user-ID, set-group-ID and capabilities from a file that this thread changes.
     pub fn lose_privileges(&self) -> Result<()> {
         if self.without_set_id().is_some() {
             let mut fs = self.fs.lock()?;
-            // Somebody may have changed the mode meanwhile.
+            // The mode may have been changed meanwhile.
             if let Some(left) = self.without_set_id() {
                 let change = Change {
                     mode: Some(left),
@@ -294,7 +294,7 @@ impl Node {
         self.lose_capabilities()
     }
 
-    /// The mode that a change of the content by this thread leaves, if it is another.
+    /// The mode after a change of the content by this thread, if it differs.
     fn without_set_id(&self) -> Option<u16> {
         let (mode, group) = self.with_inode(|inode| (u32::from(inode.mode()), inode.gid()));
         let left = current().with_credentials(|who| match who.can(CAP_FSETID) {
@@ -304,27 +304,27 @@ impl Node {
         (left != mode).then_some(left as u16)
     }
 
-    /// Whether there is something that the disk does not have.
+    /// Whether it has changes that are not on the disk.
     pub fn is_dirty(&self) -> bool {
         !self.has_clean_data() || self.modified.lock().is_some()
     }
 
-    /// Whether the disk has all of the data.
+    /// Whether all its data is on the disk.
     pub fn has_clean_data(&self) -> bool {
         self.data().map_or(true, |data| !data.is_dirty())
     }
 
-    /// Writes pages of the data, and what is kept of the inode, to the disk. Errors are kept as
+    /// Writes pages of the data, and changes of the inode, to the disk. Errors are recorded like
     /// those of the data.
     ///
     /// # Errors
-    /// ENOMEM: something stays that the disk does not have.
+    /// ENOMEM: some changes are still not on the disk.
     pub fn write_out(&self, pages: Range<usize>) -> Result<()> {
         let Ok(data) = self.data() else {
             return Ok(());
         };
         let written = match pages.is_empty() {
-            // Nobody waits here for what others write.
+            // Others' writes are not waited for here.
             true => Ok(()),
             false => data.write_back(pages),
         };
@@ -349,7 +349,7 @@ impl Node {
         written
     }
 
-    /// What the calling thread makes in this directory: its mode and owner.
+    /// The mode and owner of an inode that the calling thread creates in this directory.
     pub fn inherit(&self, mode: u32) -> (u32, (u32, u32)) {
         let (own, gid) = self.with_inode(|inode| (inode.mode(), inode.gid()));
         tmpfs::inherit(own.into(), gid, mode)
@@ -376,7 +376,7 @@ impl Drop for Node {
     fn drop(&mut self) {
         let at = self.number as usize;
         let mut nodes = self.fs.nodes.lock();
-        // Another node may have the number by now, or nobody ever had this one.
+        // The number may belong to another node by now, or this one was never entered.
         let noted = nodes.get(at).is_some_and(|node| node.strong_count() == 0);
         if noted {
             nodes.remove_range(at, at, &mut drop);

@@ -9,27 +9,27 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering::*;
 use radix::Radix;
 
-/// So many that are in use are passed over in search of one that is not.
+/// The number of inodes in use that are skipped in search of one that is not.
 const TRIES: usize = 16;
 
 /// Inodes by their numbers.
 #[derive(Default)]
 pub struct Recent {
     nodes: Radix<Arc<Node>>,
-    /// The order in which they came, with some that are not there any more.
+    /// Their order of arrival, with some numbers that were removed since.
     order: VecDeque<u32>,
 }
 
-/// How many there may be.
+/// The maximum number of inodes.
 fn most() -> usize {
     (frame::total() / 64).clamp(64, 8192)
 }
 
 impl Recent {
-    /// Adds one; returns one that gave its place, or the same.
+    /// Adds an inode; returns one that was displaced, or the same.
     fn add(&mut self, node: &Arc<Node>) -> Option<Arc<Node>> {
         let at = node.number() as usize;
-        // Where memory is short, it is not kept.
+        // If memory is short, it is not kept.
         self.order.try_reserve(1).ok()?;
         if let Some(same) = self.nodes.insert(at, node.clone()).ok()? {
             return Some(same);
@@ -38,7 +38,7 @@ impl Recent {
         (self.order.len() > most()).then(|| self.oldest()).flatten()
     }
 
-    /// Takes the one out that was used last.
+    /// Removes the least recently used one.
     fn oldest(&mut self) -> Option<Arc<Node>> {
         for turn in 0..TRIES {
             let number = self.order.pop_front()?;
@@ -64,19 +64,19 @@ impl Recent {
 }
 
 impl Ext4 {
-    /// Keeps an inode for who wants it next.
+    /// Keeps an inode for its next user.
     pub fn remember(&self, node: &Arc<Node>) {
         let gone = self.recent.lock().add(node);
         drop(gone);
     }
 
-    /// Keeps an inode no longer.
+    /// Stops keeping an inode.
     pub fn forget(&self, number: u32) {
         let gone = self.recent.lock().take(number as usize);
         drop(gone);
     }
 
-    /// Keeps at most so many inodes.
+    /// Keeps at most `most` inodes.
     pub fn shrink(&self, most: usize) {
         loop {
             let gone = {
@@ -92,7 +92,7 @@ impl Ext4 {
         }
     }
 
-    /// How many are kept.
+    /// The number of kept inodes.
     pub fn remembered(&self) -> usize {
         self.recent.lock().order.len()
     }

@@ -7,7 +7,7 @@ use crate::fs::tmpfs::check_limit;
 use crate::task::sched::{cond_resched, cond_resched_killable};
 use core::sync::atomic::Ordering::*;
 
-/// Bytes for which place is set aside at a time: others have the file system in between.
+/// The number of bytes that are preallocated at a time: others can use the file system in between.
 const STEP: u64 = 64 << 20;
 
 impl Node {
@@ -28,7 +28,8 @@ impl Node {
             data.lengthen(size, || {
                 let mut fs = self.fs().lock()?;
                 let mut done = fs.truncate(self.number(), size);
-                // What was found for bytes that are not written yet lies behind the disk's end.
+                // Blocks that were allocated for data not written yet are beyond the end on the
+                // disk.
                 let same = size == before && self.with_inode(ext4::Inode::size) < size;
                 if same && done.is_ok() {
                     done = fs.truncate(self.number(), size);
@@ -39,7 +40,7 @@ impl Node {
         } else {
             let begin = || {
                 let (mut fs, number) = (self.fs().lock()?, self.number());
-                // The disk may have had less: then it has as much only by now.
+                // The size on the disk may have been smaller; it is updated only now.
                 let begun = fs
                     .begin_truncate(number, size)
                     .and_then(|begun| match begun {
@@ -58,7 +59,7 @@ impl Node {
                     if done.map_err(errno)? {
                         return Ok(());
                     }
-                    // Others have the file system in between.
+                    // Others can use the file system in between.
                     cond_resched();
                 }
             };
@@ -67,11 +68,11 @@ impl Node {
         self.modified()
     }
 
-    /// Sets place aside; without `keep` the file ends behind it.
+    /// Preallocates blocks; without `keep` the file is extended to their end.
     pub fn preallocate(&self, offset: u64, len: u64, keep: bool) -> Result<()> {
         let data = self.data()?;
         let _alone = data.write_lock()?;
-        // The disk knows no size that is greater than what it has.
+        // The size on the disk is never larger than the data there.
         self.write_out(0..usize::MAX)?;
         if !keep {
             data.zero_tail();
@@ -86,7 +87,7 @@ impl Node {
             let refreshed = self.refresh(&mut fs);
             drop(fs);
             if !keep {
-                // Also over what was found before the disk was full.
+                // This includes blocks allocated before the disk was full.
                 data.extend(self.with_inode(ext4::Inode::size));
             }
             done.map_err(errno).and(refreshed)?;
@@ -96,7 +97,7 @@ impl Node {
         Ok(())
     }
 
-    /// Makes a hole.
+    /// Punches a hole.
     pub fn punch(&self, offset: u64, len: u64) -> Result<()> {
         let data = self.data()?;
         let _alone = data.write_lock()?;

@@ -9,10 +9,10 @@ use crate::sync::SleepMutex;
 use crate::task::wait_queue::sleep_killable;
 use crate::task::{clock, spawn_kernel};
 
-/// How often it looks, in nanoseconds.
+/// The interval of its checks, in nanoseconds.
 const INTERVAL: u64 = 1_000_000_000;
 
-/// Makes the thread, if there is none.
+/// Creates the thread, if it does not exist yet.
 ///
 /// # Errors
 /// EAGAIN, ENOMEM.
@@ -34,7 +34,7 @@ fn run(_: usize) -> ! {
             if frame::is_scarce() {
                 ext4.shrink(ext4.remembered() / 2);
             }
-            // It may be unmounted by now.
+            // It may have been unmounted by now.
             let Ok(mut fs) = ext4.lock() else { return };
             if fs.is_aborted() {
                 return;

@@ -21,7 +21,7 @@ use crate::task::sched::cond_resched;
 /// An inode, by device and number.
 pub type Key = (u64, u64);
 
-/// How many locks of one owner are given up at a time, without interrupts.
+/// The number of locks of one owner that are released at a time, with interrupts masked.
 const AT_ONCE: usize = 64;
 
 /// The locks of an inode.
@@ -50,14 +50,14 @@ pub struct Context {
     pub key: Key,
     held: Mutex<Held>,
     waits: Mutex<Waits>,
-    /// Notified when a lock is given up, or becomes shared.
+    /// Notified when a lock is released, or becomes shared.
     pub changed: Arc<WaitSource>,
 }
 
 /// The locks that are waited for.
 #[derive(Default)]
 struct Waits {
-    /// By the numbers of those who wait.
+    /// By the numbers of the waiters.
     by_number: BTreeMap<u64, Lock>,
     by_place: Tree<Wait>,
 }
@@ -69,7 +69,7 @@ struct Wait {
 
 impl Member for Wait {
     type Key = (u64, u64);
-    /// The last byte of all.
+    /// The highest last byte.
     type Sum = u64;
 
     fn key(&self) -> (u64, u64) {
@@ -86,7 +86,7 @@ impl Member for Wait {
 }
 
 impl Waits {
-    /// Whether any has bytes of that range.
+    /// Whether any lock intersects that range.
     fn any_in(&self, range: &Lock) -> bool {
         let first = self.by_place.first(|last| *last >= range.first);
         first.is_some_and(|wait| wait.wanted.first <= range.last)
@@ -94,10 +94,10 @@ impl Waits {
 }
 
 const SHARDS: usize = 64;
-/// The inodes that have locks, or are asked about.
+/// The inodes that have locks, or are being examined.
 static CONTEXTS: [Mutex<HashMap<Key, Arc<Context>>>; SHARDS] =
     [const { Mutex::new(hash::new()) }; SHARDS];
-/// How many there are: a close looks no further when there are none.
+/// The number of contexts: if it is 0, a close does nothing more.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether any inode has locks.
@@ -122,7 +122,7 @@ impl Context {
         Some(Used(Some(context?)))
     }
 
-    /// The context of an inode, made if there is none.
+    /// The context of an inode, created if there is none.
     ///
     /// # Errors
     /// ENOLCK.
@@ -147,7 +147,7 @@ impl Context {
         Ok(Used(Some(context.clone())))
     }
 
-    /// The first lock that stands against `wanted`.
+    /// The first lock that conflicts with `wanted`.
     pub fn conflict(&self, wanted: &Lock) -> Option<Lock> {
         self.held.lock().of(wanted.owner).conflict(wanted).copied()
     }
@@ -183,14 +183,14 @@ impl Context {
             drop(held);
             self.keep(promise, wanted)
         };
-        // A lock that became shared may let waiters in, and waiters may be blocked by a new lock
+        // A lock that became shared may admit waiters, and waiters may be blocked by the new lock
         // from now on.
         self.wake_waiters(&wanted);
         kept.map(|()| None)
     }
 
-    /// Gives `wanted` to its owner in place of many locks, some at a time. As on Linux, all of it
-    /// or nothing: no signal ends the walk, which is over the owner's own locks.
+    /// Replaces many locks of the owner of `wanted` by that lock, in parts. As on Linux, it is done
+    /// completely or not at all: no signal ends the walk over the owner's own locks.
     ///
     /// # Errors
     /// ENOLCK.
@@ -207,7 +207,7 @@ impl Context {
         }
     }
 
-    /// Gives the range of `lock` up, some locks at a time.
+    /// Releases the range of `lock`, a limited number of locks at a time.
     ///
     /// # Errors
     /// ENOLCK.
@@ -225,33 +225,34 @@ impl Context {
         }
     }
 
-    /// Gives all locks of an owner up: at once, where nobody else has any.
+    /// Releases all locks of an owner: at once if there are no others.
     pub fn release_all(&self, owner: Owner) {
         let all = self.held.lock().of(owner).take_if_all_of(owner);
         if let Some(all) = all {
             drop(all);
             self.wake_waiters(&owner.everything());
         } else {
-            // Cutting whole locks out makes none: it does not fail.
+            // Removing whole locks creates none, so it cannot fail.
             _ = self.release(&owner.everything());
         }
     }
 
-    /// Wakes all waiters if the range of `changed` concerns one: thousands may wait for another.
+    /// Wakes all waiters if the range of `changed` concerns any: thousands may wait for another
+    /// range.
     fn wake_waiters(&self, changed: &Lock) {
         if self.waits.lock().any_in(changed) {
             self.changed.notify();
         }
     }
 
-    /// The memory that the locks of some owners take.
+    /// The memory of the locks of some owners.
     pub fn memory(&self, owners: [Owner; 3]) -> usize {
         let mut held = self.held.lock();
         let counts = owners.map(|owner| held.of(owner).count_of(owner));
         counts.iter().sum::<usize>() * Locks::<Owner>::LOCK
     }
 
-    /// Records a waiter for the lock `wanted`, under a number of its own.
+    /// Records a waiter for the lock `wanted`, under a unique number.
     ///
     /// # Errors
     /// ENOLCK.
@@ -278,8 +279,8 @@ impl Context {
         Some((*number, *wanted))
     }
 
-    /// The next locks after one, first flock's and then records, each in the order of their first
-    /// bytes; none after the last.
+    /// The next locks after one, first those of flock and then record locks, each in the order of
+    /// their first bytes; none after the last.
     ///
     /// # Errors
     /// ENOMEM.
@@ -288,14 +289,14 @@ impl Context {
         let room = next.try_reserve_exact(AT_ONCE);
         room.map_err(|_| Errno::ENOMEM)?;
         let held = self.held.lock();
-        // Flock's are all of the first byte, and their owners come before others.
+        // All flock locks begin at the first byte, and their owners sort before others.
         let all = held.flock.after(last).chain(held.records.after(last));
         next.extend(all.take(AT_ONCE));
         Ok(next)
     }
 }
 
-/// A context in use: without locks, it goes with its last user.
+/// A context in use: without locks, it is freed with its last user.
 pub struct Used(Option<Arc<Context>>);
 
 impl Deref for Used {
@@ -328,8 +329,8 @@ impl Drop for Used {
     }
 }
 
-/// The first inodes of a shard after one, or from the first on; those that come first stand last.
-/// None: there is no such shard.
+/// The first inodes of a shard after one, or from the first on, in reverse order. `None` if there
+/// is no such shard.
 ///
 /// # Errors
 /// ENOMEM.

@@ -15,8 +15,8 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Opens the file: a line for each lock, and behind those of an inode one for each that is waited
-/// for there.
+/// Opens the file: a line for each lock, and after those of an inode one for each lock that is
+/// waited for there.
 ///
 /// # Errors
 /// ENOMEM.
@@ -26,30 +26,31 @@ pub fn open() -> Result<Arc<dyn FileOps>> {
 
 struct List(SleepMutex<Cursor>);
 
-/// How far the list was made.
+/// The progress in the list.
 #[derive(Default)]
 struct Cursor {
-    /// How many lines were made, and the last of them.
+    /// The number of lines generated, and the last of them.
     place: u64,
     line: Vec<u8>,
     /// The number of the last lock.
     number: usize,
-    /// The next inodes of a shard, the first last, and the one before them.
+    /// The next inodes of a shard in reverse order, and the one before them.
     shard: usize,
     keys: Vec<Key>,
     before: Option<Key>,
-    /// The inode, its next locks, and the one before them.
+    /// The present inode, its next locks, and the one before them.
     key: Option<Key>,
     locks: vec::IntoIter<Lock>,
     last: Option<Lock>,
-    /// From which number on others wait there.
+    /// The number of the next waiter.
     waits_from: u64,
 }
 
 impl Records for List {
     fn next(&self, place: u64, text: &mut Text) -> Result<Option<u64>> {
         let mut cursor = self.0.lock();
-        // The last line, which found no room, is asked for again; the first always finds some.
+        // The last line, for which there was no room, is requested again; the first always has
+        // room.
         let again = place != 0 && place + 1 == cursor.place;
         if place == 0 || !again && place != cursor.place {
             *cursor = Cursor::default();
@@ -65,7 +66,7 @@ impl Records for List {
 }
 
 impl Cursor {
-    /// Makes the next line; false where there is none.
+    /// Generates the next line; false if there is none.
     fn advance(&mut self) -> Result<bool> {
         let mut text = Text::default();
         while !self.put_next(&mut text)? {
@@ -79,7 +80,7 @@ impl Cursor {
         Ok(true)
     }
 
-    /// Writes the next line of the inode; false where it has no more.
+    /// Writes the next line of the inode; false if it has no more.
     fn put_next(&mut self, text: &mut Text) -> Result<bool> {
         let Some(context) = self.key.and_then(Context::find) else {
             return Ok(false);
@@ -103,7 +104,7 @@ impl Cursor {
         Ok(wait.is_some())
     }
 
-    /// Goes to the next inode, or to the next shard; false where there is none.
+    /// Moves on to the next inode, or to the next shard; false if there is none.
     fn next_inode(&mut self) -> Result<bool> {
         if self.keys.is_empty() {
             let Some(keys) = context::keys_after(self.shard, self.before)? else {

@@ -10,14 +10,14 @@ use context::{Context, Key};
 
 pub use list::open as open_list;
 
-/// The owner of a lock. Locks of flock and of fcntl do not see each other.
+/// The owner of a lock. Locks of flock and of fcntl do not conflict with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owner {
     /// flock: an open file, by its address.
     Flock(usize),
     /// fcntl: an open file (`F_OFD_`), by its address.
     OpenFile(usize),
-    /// fcntl: a process, by the address of its descriptors.
+    /// fcntl: a process, by the address of its descriptor table.
     Process(usize),
 }
 
@@ -32,7 +32,7 @@ impl Owner {
         Owner::OpenFile(file.address())
     }
 
-    /// All bytes, as this one's.
+    /// A lock on all bytes, with this owner.
     fn everything(self) -> Lock {
         Lock {
             owner: self,
@@ -52,7 +52,7 @@ fn key(file: &File) -> Key {
     (attr.device, attr.inode)
 }
 
-/// The first lock that stands against `wanted`.
+/// The first lock that conflicts with `wanted`.
 pub fn conflict(file: &File, wanted: &Lock) -> Option<Lock> {
     Context::find(key(file))?.conflict(wanted)
 }
@@ -62,7 +62,7 @@ pub fn own(file: &File, range: &Lock) -> Option<Lock> {
     Context::find(key(file))?.own(range)
 }
 
-/// Takes `wanted`; where others stand against it EAGAIN, or waits for them.
+/// Takes `wanted`; if it conflicts, waits for the others or returns EAGAIN.
 pub fn acquire(file: &File, wanted: Lock, wait: bool) -> Result<()> {
     let context = Context::get(key(file))?;
     while context.take(wanted)?.is_some() {
@@ -74,7 +74,7 @@ pub fn acquire(file: &File, wanted: Lock, wait: bool) -> Result<()> {
     Ok(())
 }
 
-/// Gives the range of `lock` up.
+/// Releases the range of `lock`.
 pub fn release(file: &File, lock: &Lock) -> Result<()> {
     match Context::find(key(file)) {
         Some(context) => context.release(lock),
@@ -82,14 +82,15 @@ pub fn release(file: &File, lock: &Lock) -> Result<()> {
     }
 }
 
-/// The last descriptor of an open file is closed.
+/// Releases the locks of an open file when its last descriptor is closed.
 pub fn release_file(file: &File) {
     if context::any() {
         release_found(file, &[Owner::flock(file), Owner::open_file(file)]);
     }
 }
 
-/// A process (by the address of its descriptors) closed a descriptor of the file.
+/// Releases the locks of a process (identified by its descriptor table) that closed a descriptor of
+/// the file.
 pub fn release_process(file: &File, descriptors: usize) {
     if context::any() {
         release_found(file, &[Owner::Process(descriptors)]);
@@ -106,8 +107,8 @@ fn release_found(file: &File, owners: &[Owner]) {
     }
 }
 
-/// The memory that the locks take that a process (by the address of its descriptors) has by an open
-/// file. Called where there is none.
+/// The memory of the locks that a process (identified by its descriptor table) has through an open
+/// file. Called when memory is short.
 pub fn memory(file: &File, descriptors: usize) -> usize {
     if !context::any() {
         return 0;

@@ -9,34 +9,34 @@ use crate::hash::Lists;
 use crate::mm::heap::check_room;
 use crate::sync::Mutex;
 
-/// How far a chain of waiting processes is followed (Linux's MAX_DEADLK_ITERATIONS).
+/// How many waiting processes of a chain are followed (Linux's MAX_DEADLK_ITERATIONS).
 const MOST_DEADLOCK_STEPS: usize = 10;
 
-/// Somebody waits for a lock.
+/// A waiter for a lock.
 struct Waiting {
     number: u64,
     wanted: Lock,
-    /// The context of its inode, which stays while one waits.
+    /// The context of its inode, which exists while there are waiters.
     key: Key,
     /// The owner of the lock that conflicts with it.
     blocker: Owner,
 }
 
 impl Waiting {
-    /// Whether the wait is not over: a waiter that was woken may not have run yet.
+    /// Whether the wait is not over: a woken waiter may not have run yet.
     fn is_pending(&self) -> bool {
         Context::find(self.key)
             .is_some_and(|context| is_blocked(&context, &self.wanted, self.blocker))
     }
 }
 
-/// Whether the first lock against `wanted` is still that of `blocker`.
+/// Whether the first lock that conflicts with `wanted` is still that of `blocker`.
 fn is_blocked(context: &Context, wanted: &Lock, blocker: Owner) -> bool {
     let against = context.conflict(wanted);
     against.is_some_and(|lock| lock.owner == blocker)
 }
 
-/// The waiters, by owner. Held until a new one has found that it closes no circle.
+/// The waiters, by owner. Locked until a new waiter has checked that it closes no cycle.
 static WAITING: Mutex<Lists<Owner, Waiting>> = Mutex::new(Lists::new());
 
 /// Waits until the locks that conflict with `wanted` are gone, or a lock of another owner
@@ -59,8 +59,8 @@ pub fn wait(context: &Used, wanted: Lock) -> Result<()> {
     waited
 }
 
-/// Records `wanted` as waiting: its number, and the owner of the lock that conflicts with it; none
-/// if no lock conflicts any more.
+/// Records `wanted` as waiting; returns its number, and the owner of the lock that conflicts with
+/// it, or `None` if no lock conflicts any more.
 fn enter(context: &Context, wanted: Lock) -> Result<Option<(u64, Owner)>> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let mut waiting = WAITING.lock();
@@ -86,9 +86,9 @@ fn enter(context: &Context, wanted: Lock) -> Result<Option<(u64, Owner)>> {
     Ok(Some((number, blocker)))
 }
 
-/// Whether `owner` would wait for an owner that waits, in the end, for `owner`. Only processes are
-/// checked, as on Linux: another thread may release an open file's locks. Long chains are not
-/// followed to their end.
+/// Whether `owner` would wait for an owner that, in the end, waits for `owner`. As on Linux, only
+/// processes are checked, since another thread may release an open file's locks. Long chains are
+/// not followed to their end.
 fn deadlocks(owner: Owner, blocker: Owner, awaits: impl Fn(Owner) -> Option<Owner>) -> bool {
     if !matches!(owner, Owner::Process(_)) {
         return false;

@@ -78,8 +78,8 @@ enum Found {
     Ending(usize),
 }
 
-/// EINVAL for flags that have no effect on one on a disk: times are not kept for later there, and
-/// no locks are mandatory.
+/// EINVAL for flags that have no effect on a file system on a disk: times are never written lazily
+/// there, and no locks are mandatory.
 fn check_disk(flags: u32) -> Result<()> {
     match flags & (MS_LAZYTIME | MS_MANDLOCK) {
         0 => Ok(()),
@@ -156,8 +156,8 @@ impl Super {
         })
     }
 
-    /// The file system on the block device at `source`: that which is mounted already, if it is. It
-    /// has no options but those of all.
+    /// The file system on the block device at `source`, which may already be mounted. It only has
+    /// the options of all file systems.
     ///
     /// # Errors
     /// EBUSY: it is mounted read-only, and shall not be, or the other way. Those of
@@ -220,8 +220,8 @@ impl Super {
         }
     }
 
-    /// Gives it other flags (MS_*) and options, all or none of them. As on Linux, accounting to a
-    /// file system that shall become read-only ends even if that fails then.
+    /// Changes its flags (MS_*) and options, all or none of them. As on Linux, accounting to a file
+    /// system that is to become read-only ends even if the change fails.
     ///
     /// # Errors
     /// EINVAL: it has no such option, or cannot change it. EBUSY: it shall become read-only,

@@ -56,7 +56,7 @@ fn access(flags: u32) -> &'static str {
     if flags & MS_RDONLY != 0 { "ro" } else { "rw" }
 }
 
-/// The flags of a file system, but whether it is read-only.
+/// The flags of a file system, except whether it is read-only.
 fn flags_of_all(flags: u32) -> impl fmt::Display {
     const NAMES: [(u32, &str); 4] = [
         (MS_SYNCHRONOUS, ",sync"),
@@ -70,9 +70,9 @@ fn flags_of_all(flags: u32) -> impl fmt::Display {
     })
 }
 
-/// Each mount that a process whose root is `root` can come to, and the path to it. That begins with
-/// the path of the mount above, which is known by then: as many may be stacked at one place as a
-/// program likes.
+/// Each mount that a process with the root `root` can reach, and the path to it. That begins with
+/// the path of the mount above, which is already known, since programs can stack as many mounts as
+/// they like at one place.
 fn each(root: &Path, mut write_line: impl FnMut(&Arc<Mount>, &[u8])) -> Result<()> {
     let tree = TREE.lock();
     let mut known: HashMap<u32, Vec<u8>> = hash::new();

@@ -38,7 +38,7 @@ pub struct Mount {
     flags: AtomicU32,
     /// Files open for writing through it.
     writers: AtomicUsize,
-    /// umount2(MNT_EXPIRE) asked for it, and nobody used it since.
+    /// Whether umount2(MNT_EXPIRE) marked it, and it was not used since.
     expiring: AtomicBool,
     /// The mount is in the tree.
     attached: AtomicBool,
@@ -171,7 +171,7 @@ impl Mount {
         self.writers.fetch_sub(1, SeqCst);
     }
 
-    /// Somebody uses it: it does not expire.
+    /// The mount is used: it does not expire.
     #[inline]
     pub fn used(&self) {
         if self.expiring.load(Relaxed) {
@@ -275,8 +275,8 @@ fn detach(tree: &mut Tree, mount: &Mount) {
     }
 }
 
-/// The place at `path` on a mount that is in no tree, for a file that shall not keep its mount from
-/// ending (Linux's mnt_clone_internal).
+/// The place at `path` on a mount that is in no tree, for a file that must not keep its mount in
+/// use (Linux's mnt_clone_internal).
 ///
 /// # Errors
 /// EINVAL where nothing is mounted; ENOMEM.
@@ -417,7 +417,7 @@ pub fn move_to(from: &Path, target: Path) -> Result<()> {
     detach(&mut tree, &mount);
     let moved = attach(&mut tree, mount.clone(), target);
     if moved.is_err() {
-        // The mount had this place before, and nobody could take it.
+        // The mount was at this place before, and no other could take it.
         attach(&mut tree, mount, old)?;
     }
     // The mounts below it go to the end of the tree, after it.
@@ -432,10 +432,10 @@ pub fn move_to(from: &Path, target: Path) -> Result<()> {
     moved
 }
 
-/// Ends the mount at `path` with flags of umount2 (MNT_*): EBUSY where it is in use, unless it
-/// shall go lazily; EAGAIN where it only begins to expire.
+/// Unmounts the mount at `path` with flags of umount2 (MNT_*): EBUSY if it is in use, unless it is
+/// detached lazily; EAGAIN if it only begins to expire.
 pub fn unmount(path: Path, flags: u32) -> Result<()> {
-    /// The holders of a mount that nobody uses: the tree, the dentry that it covers, and `path`.
+    /// The references to an unused mount: from the tree, the dentry that it covers, and `path`.
     const HOLDERS: usize = 3;
     let mut tree = TREE.lock();
     let mount = mounted_at(&path)?;

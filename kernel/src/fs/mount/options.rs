@@ -12,7 +12,7 @@ const FLAGS: [(&str, u32, &str); 5] = [
     ("mand", MS_MANDLOCK, "nomand"),
 ];
 
-/// Calls `each` with the name and value of every option but those of all file systems; returns
+/// Calls `each` with the name and value of every option except those of all file systems; returns
 /// `flags` (MS_*) as changed by those.
 ///
 /// # Errors

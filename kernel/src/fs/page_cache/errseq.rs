@@ -3,14 +3,14 @@
 use crate::errno::{Errno, Result};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
-/// Bits of the error's number.
+/// The bits of the error's number.
 const ERRNO: u32 = 0xfff;
-/// Somebody was told, so that the next error counts anew.
+/// The error was reported, so that the next one counts anew.
 const SEEN: u32 = 0x1000;
-/// One more error.
+/// The increment for another error.
 const STEP: u32 = 0x2000;
 
-/// The last error, and how many there were as far as anybody can tell.
+/// The last error, and the number of errors that were reported in between.
 pub struct ErrSeq(AtomicU32);
 
 impl ErrSeq {
@@ -19,7 +19,7 @@ impl ErrSeq {
         ErrSeq(AtomicU32::new(0))
     }
 
-    /// Notes an error.
+    /// Records an error.
     pub fn record(&self, error: Errno) {
         _ = self.0.fetch_update(AcqRel, Acquire, |old| {
             let count = old & !(ERRNO | SEEN);
@@ -31,7 +31,7 @@ impl ErrSeq {
         });
     }
 
-    /// Where one who begins to use the file stands: an error that nobody was told is theirs too.
+    /// The state for a new user of the file, which includes an error that was never reported.
     pub fn sample(&self) -> u32 {
         match self.0.load(Acquire) {
             unseen if unseen & SEEN == 0 => 0,
@@ -39,7 +39,7 @@ impl ErrSeq {
         }
     }
 
-    /// The error since `since`, which becomes now.
+    /// Checks for an error since `since`, which is updated.
     ///
     /// # Errors
     /// The last error, if there was one.
@@ -50,7 +50,7 @@ impl ErrSeq {
             return Ok(());
         }
         let seen = now | SEEN;
-        // Another error since then is told the next time.
+        // Another error in the meantime is reported the next time.
         _ = self.0.compare_exchange(now, seen, AcqRel, Relaxed);
         if since.swap(seen, Relaxed) == seen {
             return Ok(());

@@ -12,20 +12,20 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
-/// Pages that are read ahead at once, whatever a program asks for.
+/// The maximum number of pages that are read ahead at once, whatever a program asks for.
 pub(super) const MOST_AHEAD: usize = 512;
 
-/// Where an open file's last read ended: one that begins there reads ahead.
+/// The end of an open file's last read: a read that begins there reads ahead.
 #[derive(Default)]
 pub struct Ahead(AtomicU64);
 
 impl Ahead {
-    /// That of a read that does not read ahead.
+    /// The state of a read that does not read ahead.
     pub fn none() -> Self {
         Ahead(AtomicU64::new(u64::MAX))
     }
 
-    /// How many pages to read from `position` on for `len` bytes.
+    /// The number of pages to read from `position` on for `len` bytes.
     fn pages(&self, position: u64, len: usize) -> usize {
         let (first, offset) = split(position);
         let wanted = pages_of((offset + len) as u64);
@@ -52,7 +52,7 @@ impl Mapping {
                 .min(to.left())
                 .min(rest.min(PAGE_SIZE as u64) as usize);
             let copied = self.filled(index, want).and_then(|page| {
-                // Small reads in a row use a page once.
+                // A sequence of small reads uses a page once.
                 if total > 0 || offset == 0 || ahead.0.load(Relaxed) != position {
                     page.mark_accessed();
                 }
@@ -72,8 +72,7 @@ impl Mapping {
         Ok(total)
     }
 
-    /// The page `index`, read from the disk where it is not there, with up to `want` pages from it
-    /// on.
+    /// The page `index`, read from the disk if it is absent, with up to `want` pages from it on.
     pub(super) fn filled(&self, index: usize, want: usize) -> Result<FrameRef> {
         loop {
             if let Some(page) = self.page(index) {
@@ -83,8 +82,8 @@ impl Mapping {
         }
     }
 
-    /// Reads ahead, as far as that can be done: nobody waits for these pages. As on Linux no more
-    /// of them are read than a device takes at a time.
+    /// Reads ahead as far as possible, since no thread waits for these pages. As on Linux, the
+    /// number of pages is limited to that of one device transfer.
     pub fn read_ahead(&self, first: usize, count: usize) -> Result<()> {
         let end = first.saturating_add(count.min(MOST_AHEAD));
         let end = end.min(pages_of(self.size()));
@@ -99,7 +98,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Reads the page `index` and those after it that are not there, all of one window.
+    /// Reads the page `index` and those after it that are absent, all in one window.
     fn fill(&self, index: usize, want: usize) -> Result<()> {
         let filler = index / WINDOW % FILLERS;
         let _alone = self.filling[filler].lock_killable()?;
@@ -116,7 +115,7 @@ impl Mapping {
         let done = match taken % 2 {
             0 => self.fill_range(range, taken),
             _ => {
-                // Until the disk has them no more.
+                // Waits until the pages are gone from the disk.
                 drop(self.cleaning.lock());
                 Ok(())
             }
@@ -125,8 +124,8 @@ impl Mapping {
         done
     }
 
-    /// Reads the first page of a range that is not there, and those after it. What is put in is
-    /// what was read when `taken` was so.
+    /// Reads the first absent page of a range, and those after it. Only pages that were read while
+    /// `taken` was unchanged are inserted.
     fn fill_range(&self, range: Range<usize>, taken: usize) -> Result<()> {
         let mut fresh = Vec::new();
         for index in range {
@@ -142,7 +141,7 @@ impl Mapping {
             }
         }
         if fresh.len() > 1 && self.backing.read_pages(&fresh).is_err() {
-            // One that nobody asked for may be the one that cannot be read.
+            // A page that was not requested may be the one that cannot be read.
             fresh.truncate(1);
             self.backing.read_pages(&fresh)?;
         } else if fresh.len() == 1 {
@@ -151,17 +150,17 @@ impl Mapping {
         self.insert_read(fresh, taken)
     }
 
-    /// Puts pages in that were read when `taken` was so. Where pages were taken away meanwhile they
-    /// may be old, and are read again by who wants them.
+    /// Inserts pages that were read while `taken` was unchanged. If pages were removed meanwhile,
+    /// they may be stale, and are read again when they are needed.
     fn insert_read(&self, fresh: Vec<(usize, FrameRef)>, taken: usize) -> Result<()> {
         for (index, page) in fresh {
-            // What the disk has behind the end is nothing of the file's.
+            // Data on the disk beyond the end does not belong to the file.
             let rest = self.size().saturating_sub((index * PAGE_SIZE) as u64);
             if rest < PAGE_SIZE as u64 {
                 page.fill(rest as usize..PAGE_SIZE, 0);
             }
             let mut pages = self.pages.lock();
-            // A truncation sets the size before it takes pages away.
+            // A truncation sets the size before it removes pages.
             if self.taken.load(Acquire) == taken && index < pages_of(self.size()) {
                 pages.insert(index, page)?;
             }
@@ -170,7 +169,7 @@ impl Mapping {
     }
 }
 
-/// Memory for a page, after clean pages were given up where there is little.
+/// Memory for a page, after reclaiming clean pages if it is short.
 pub(super) fn new_page() -> Result<FrameRef> {
     if frame::is_scarce() {
         reclaim::reclaim(2 * WINDOW);

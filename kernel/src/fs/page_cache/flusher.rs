@@ -9,11 +9,12 @@ use crate::task::wait_queue::WaitQueue;
 use crate::task::{clock, spawn_kernel};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
-/// How often the thread looks, and how long a page may be changed, in hundredths of a second.
+/// The interval of the thread's checks, and how long a page may be dirty, in hundredths of a
+/// second.
 pub static INTERVAL: AtomicUsize = AtomicUsize::new(500);
 /// See [`INTERVAL`].
 pub static EXPIRE: AtomicUsize = AtomicUsize::new(3000);
-/// Hundredths of memory that may be changed before the thread begins, and before writers wait.
+/// The percentages of memory that may be dirty before the thread begins, and before writers wait.
 pub static BACKGROUND_RATIO: AtomicUsize = AtomicUsize::new(10);
 /// See [`BACKGROUND_RATIO`].
 pub static RATIO: AtomicUsize = AtomicUsize::new(20);
@@ -24,7 +25,7 @@ const CENTISECOND: u64 = 10_000_000;
 static WAKE: WaitQueue = WaitQueue::new();
 static WANTED: AtomicBool = AtomicBool::new(false);
 
-/// Makes the thread.
+/// Creates the thread.
 ///
 /// # Errors
 /// EAGAIN, ENOMEM.
@@ -32,21 +33,21 @@ pub fn init() -> Result<()> {
     spawn_kernel("flusher", run, 0).map(drop)
 }
 
-/// Lets the thread write back what there is, since memory is short.
+/// Makes the thread write back what it can, since memory is short.
 pub fn wake() {
     WANTED.store(true, Release);
     WAKE.wake_all();
 }
 
-/// Whether more than so many hundredths of memory are changed pages.
+/// Whether more than this percentage of memory is dirty.
 fn exceeds(ratio: &AtomicUsize) -> bool {
     Stats::now().dirty > frame::total() / 100 * ratio.load(Relaxed)
 }
 
-/// Makes one who changes pages of `mapping` faster than they can be written write some.
+/// Makes a thread that dirties pages of `mapping` faster than they can be written write some.
 pub(super) fn throttle(mapping: &Mapping) -> Result<()> {
     if exceeds(&RATIO) {
-        // The bytes were taken: it is no matter of the writer's that memory is short.
+        // The bytes were accepted, so lack of memory is not reported to the writer.
         _ = mapping.write_back(0..usize::MAX);
     } else if exceeds(&BACKGROUND_RATIO) {
         wake();
@@ -56,7 +57,7 @@ pub(super) fn throttle(mapping: &Mapping) -> Result<()> {
 
 fn run(_: usize) -> ! {
     loop {
-        // 0 is never; nobody sends it a signal.
+        // 0 means never; the thread gets no signals.
         let pause = INTERVAL.load(Relaxed) as u64 * CENTISECOND;
         let until = (pause > 0).then(|| clock::deadline_in(pause));
         _ = WAKE.wait_interruptible(|| WANTED.load(Acquire), until);

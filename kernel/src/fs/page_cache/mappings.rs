@@ -9,7 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use core::ops::Bound::{Excluded, Unbounded};
 
-/// By their numbers.
+/// The mappings, by number.
 static ALL: Mutex<BTreeMap<usize, Weak<Mapping>>> = Mutex::new(BTreeMap::new());
 
 /// Adds a mapping.
@@ -28,7 +28,7 @@ pub(super) fn remove(number: usize) {
     ALL.lock().remove(&number);
 }
 
-/// How many there are.
+/// The number of mappings.
 pub(super) fn count() -> usize {
     ALL.lock().len()
 }

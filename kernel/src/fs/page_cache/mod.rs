@@ -37,41 +37,41 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use radix::Radix;
 
-/// Pages that are read at once at most, and what one lock of `filling` covers.
+/// The maximum number of pages that are read at once, and the range covered by a lock of `filling`.
 const WINDOW: usize = 32;
-/// Pages that are written at once at most.
+/// The maximum number of pages that are written at once.
 const BATCH: usize = 64;
-/// Indices whose pages are taken away under the lock.
+/// The number of pages that are removed at a time under the lock.
 const REMOVED: usize = 512;
-/// Locks under which pages are read: those of different windows are read side by side.
+/// The number of locks for reading pages: different windows are read in parallel.
 const FILLERS: usize = 4;
 
-/// What keeps a file from ending while it is written back by one who has not opened it; nothing
-/// where the place of the pages is never another's.
+/// A reference that keeps a file alive while it is written back by a thread that has not opened it;
+/// `None` if the blocks of its pages are never reused.
 pub type Grabbed = Option<Arc<dyn Any + Send + Sync>>;
 
-/// What a mapping's pages come from and go to. May sleep.
+/// Where a mapping's pages are read from and written to. May sleep.
 pub trait Backing: Send + Sync {
-    /// Keeps the file from ending meanwhile (Linux's igrab). `None` where it has ended, and its
-    /// place may be another's: nothing may be written then.
+    /// Keeps the file alive meanwhile (Linux's igrab). `None` if it has been freed, and its blocks
+    /// may be reused: then nothing may be written.
     fn grab(&self) -> Option<Grabbed> {
         Some(None)
     }
 
-    /// Fills pages with their content; what lies behind its end are zeroes.
+    /// Fills pages with their content, and with zeroes beyond the end.
     ///
     /// # Errors
     /// EIO, ENOMEM.
     fn read_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()>;
 
-    /// Writes pages, and waits until the device has them.
+    /// Writes pages, and waits until they are on the device.
     ///
     /// # Errors
     /// EIO, ENOSPC, ENOMEM.
     fn write_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()>;
 
-    /// Finds place for bytes that are about to be written, `mapped`: by a program that maps them;
-    /// returns up to where.
+    /// Allocates space for bytes that are about to be written, with `mapped` by a program that maps
+    /// them; returns the end of what was allocated.
     ///
     /// # Errors
     /// ENOSPC: for none of them. EFBIG, EIO.
@@ -79,10 +79,10 @@ pub trait Backing: Send + Sync {
         Ok(end)
     }
 
-    /// Of what was found behind the end of the file, these bytes did not come.
+    /// Of the space allocated beyond the end of the file, these bytes were not written.
     fn unprepare(&self, _start: u64, _end: u64) {}
 
-    /// A program may change a page through a mapping, which counts as changed by now.
+    /// A program may change a page through a mapping; the page is dirty already.
     ///
     /// # Errors
     /// ENOMEM.
@@ -90,13 +90,13 @@ pub trait Backing: Send + Sync {
         Ok(())
     }
 
-    /// The file has another length now.
+    /// The length of the file has changed.
     fn resized(&self, _size: u64) {}
 
-    /// Something could not be written back: who asks for the whole file system is told, too.
+    /// Records a write-back error for users of the whole file system.
     fn failed(&self, _error: Errno) {}
 
-    /// Returns when the device has all that was written on its medium.
+    /// Returns when everything written to the device is on its medium.
     ///
     /// # Errors
     /// EIO.
@@ -106,13 +106,13 @@ pub trait Backing: Send + Sync {
 /// The pages of a file that are in memory.
 pub struct Mapping {
     backing: Arc<dyn Backing>,
-    /// Bytes.
+    /// The length in bytes.
     size: AtomicU64,
     writing: SleepMutex<()>,
     filling: [SleepMutex<()>; FILLERS],
-    /// Counts the beginnings and ends of what takes pages away that the disk has no more, and pages
-    /// that were taken away while they were read: what was read meanwhile is old. Odd in the midst
-    /// of the former.
+    /// Counts the beginnings and ends of removals of pages that are freed on the disk, and pages
+    /// that were removed while they were being read: what was read meanwhile is stale. The value is
+    /// odd during such a removal.
     taken: AtomicUsize,
     cleaning: SleepMutex<()>,
     pages: Mutex<Pages>,
@@ -124,22 +124,22 @@ pub struct Mapping {
 #[derive(Default)]
 struct Pages {
     all: Radix<FrameRef>,
-    /// Those that the disk does not have like this.
+    /// Pages that differ from the disk.
     dirty: Radix<()>,
-    /// When the first of them became so, in ticks.
+    /// When the first of them became dirty, in ticks.
     since: u64,
-    /// Those that are read at the moment, by the locks of `filling`.
+    /// Pages that are being read, by the locks of `filling`.
     reading: [Range<usize>; FILLERS],
-    /// Where reclaim goes on.
+    /// Where reclaim continues.
     hand: usize,
 }
 
-/// The number of pages that hold this many bytes.
+/// The number of pages for this many bytes.
 pub fn pages_of(bytes: u64) -> usize {
     bytes.div_ceil(PAGE_SIZE as u64) as usize
 }
 
-/// The page of a byte, and where in it the byte lies.
+/// The page of a byte, and its offset there.
 fn split(position: u64) -> (usize, usize) {
     let size = PAGE_SIZE as u64;
     ((position / size) as usize, (position % size) as usize)
@@ -175,12 +175,12 @@ impl Mapping {
         self.size.load(Acquire)
     }
 
-    /// The errors of writing it back.
+    /// The write-back errors.
     pub fn errors(&self) -> &ErrSeq {
         &self.errors
     }
 
-    /// Notes an error of writing it back.
+    /// Records a write-back error.
     pub fn record(&self, error: Errno) {
         self.errors.record(error);
         self.backing.failed(error);
@@ -190,12 +190,12 @@ impl Mapping {
         self.pages.lock().all.get(index).cloned()
     }
 
-    /// Puts a page where there is none, and returns the one that is there now.
+    /// Inserts a page if there is none, and returns the one that is there now.
     fn insert(&self, index: usize, fresh: FrameRef) -> Result<FrameRef> {
         self.pages.lock().insert(index, fresh)
     }
 
-    /// Takes pages away, changed ones too. May sleep.
+    /// Removes pages, including dirty ones. May sleep.
     fn remove(&self, range: Range<usize>) {
         let mut at = range.start;
         while at < range.end {
@@ -204,7 +204,7 @@ impl Mapping {
         }
     }
 
-    /// Whether there are changes that the disk does not have.
+    /// Whether it has dirty pages.
     pub fn is_dirty(&self) -> bool {
         !self.pages.lock().dirty.is_empty()
     }
@@ -221,7 +221,7 @@ impl Pages {
         Ok(fresh)
     }
 
-    /// Counts a page that is there as changed.
+    /// Marks a present page as dirty.
     fn set_dirty(&mut self, index: usize) -> Result<()> {
         if self.dirty.is_empty() {
             self.since = crate::arch::time::now_ticks();
@@ -233,7 +233,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Takes away some pages of the start of a range; returns where to go on.
+    /// Removes some pages at the start of a range; returns where to continue.
     fn remove_some(&mut self, range: Range<usize>) -> usize {
         let next = self.all.next_item(range.start);
         let Some(first) = next.filter(|&next| next < range.end) else {
@@ -244,7 +244,7 @@ impl Pages {
         end
     }
 
-    /// Takes pages away, changed ones too.
+    /// Removes pages, including dirty ones.
     fn remove(&mut self, first: usize, last: usize) {
         let (mut pages, mut dirty) = (0, 0);
         self.all.remove_range(first, last, &mut |page| {
@@ -258,7 +258,7 @@ impl Pages {
 }
 
 impl Drop for Mapping {
-    /// Its file is closed, and so was written back before, or is gone. May sleep.
+    /// Its file is closed, and was written back before that, or is deleted. May sleep.
     fn drop(&mut self) {
         self.remove(0..usize::MAX);
         mappings::remove(self.number.get());

@@ -8,20 +8,20 @@ use crate::task::sched::cond_resched;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
-/// Pages that are looked at under the lock.
+/// The number of pages that are examined under the lock.
 const AT_ONCE: usize = 64;
 
-/// How often [`relieve`] may wait for pages to be written before others must give memory.
+/// How often [`relieve`] may wait for pages to be written before other memory must be freed.
 const PATIENCE: usize = 1000;
 static FRUITLESS: AtomicUsize = AtomicUsize::new(0);
 
-/// The number of the mapping that gave up pages last.
+/// The number of the mapping from which pages were last reclaimed.
 static HAND: AtomicUsize = AtomicUsize::new(0);
 
-/// Which unchanged pages are given up.
+/// The clean pages to reclaim.
 #[derive(Clone, Copy, PartialEq)]
 enum Which {
-    /// Those that no program maps, unless they were used again since the last time.
+    /// Those that no program maps, unless they were used since the last pass.
     Idle,
     /// As `Idle`, but those that programs map are unmapped first.
     Mapped,
@@ -29,8 +29,8 @@ enum Which {
     All,
 }
 
-/// Gives up about so many unchanged pages; returns how many there were. First those that no program
-/// maps. Nothing is spared twice in a row unless it is used meanwhile.
+/// Reclaims about `wanted` clean pages; returns the number. First those that no program maps. No
+/// page is spared twice in a row unless it was used in between.
 pub fn reclaim(wanted: usize) -> usize {
     if Stats::now().cached == 0 {
         return 0;
@@ -40,8 +40,8 @@ pub fn reclaim(wanted: usize) -> usize {
     freed.find(|&freed| freed > 0).unwrap_or(0)
 }
 
-/// Gives up pages where memory is short. Without any it lets changed pages be written, which can be
-/// given up then; false if that does not help either.
+/// Reclaims pages if memory is short. If there are none, has dirty pages written, which can then be
+/// reclaimed; false if that does not help either.
 pub fn relieve() -> bool {
     if reclaim(frame::total() / 256) > 0 {
         FRUITLESS.store(0, Relaxed);
@@ -55,7 +55,7 @@ pub fn relieve() -> bool {
     FRUITLESS.fetch_add(1, Relaxed) < PATIENCE
 }
 
-/// Goes around the mappings once.
+/// Makes one round over the mappings.
 fn sweep(wanted: usize, which: Which) -> usize {
     let mut freed = 0;
     for _ in 0..mappings::count() {
@@ -72,13 +72,13 @@ fn sweep(wanted: usize, which: Which) -> usize {
     freed
 }
 
-/// Gives up all unchanged pages of all files (`vm.drop_caches`). May sleep.
+/// Reclaims all clean pages of all files (`vm.drop_caches`). May sleep.
 pub fn drop_clean() {
     mappings::each(|mapping| _ = mapping.shrink(usize::MAX, Which::All));
 }
 
 impl Mapping {
-    /// Gives up unchanged pages of a range that nobody uses. May sleep.
+    /// Drops unused clean pages of a range. May sleep.
     pub fn forget(&self, range: Range<usize>) {
         let mut at = range.start;
         while at < range.end {
@@ -87,8 +87,8 @@ impl Mapping {
         }
     }
 
-    /// Writes back what is changed in a range, and gives up its pages wherever they are mapped:
-    /// what the disk has is read anew. May sleep.
+    /// Writes back dirty pages of a range, and drops its pages wherever they are mapped, so that
+    /// they are read from the disk again. May sleep.
     ///
     /// # Errors
     /// Those of [`Mapping::write_back`].
@@ -99,7 +99,7 @@ impl Mapping {
             self.reverse_map.unmap(range.clone(), false);
         }
         self.forget(range.clone());
-        // The disk is written beside this cache: who reads it just now must not bring that in.
+        // The disk is written bypassing this cache: a read in progress must not insert its pages.
         let pages = self.pages.lock();
         if pages.is_reading(range) {
             self.taken.fetch_add(2, AcqRel);
@@ -107,8 +107,8 @@ impl Mapping {
         Ok(())
     }
 
-    /// Lets `act` change what the disk has of a range, of which nothing is kept here. Calls that
-    /// write wait meanwhile. May sleep.
+    /// Lets `act` change a range on the disk of which nothing is cached. Writes by calls wait
+    /// meanwhile. May sleep.
     ///
     /// # Errors
     /// Those of `act`; ENOMEM; EINTR if the thread must die.
@@ -116,15 +116,15 @@ impl Mapping {
         let _alone = self.writing.lock_killable()?;
         self.invalidate(range.clone())?;
         let done = act();
-        // Somebody may have read pages meanwhile.
+        // Pages may have been read meanwhile.
         _ = self.invalidate(range);
         done
     }
 
-    /// Gives up so many pages; returns how many there were.
+    /// Reclaims up to `wanted` pages; returns the number.
     fn shrink(&self, wanted: usize, which: Which) -> usize {
         let mapped = which == Which::Mapped;
-        // Only the holder takes entries away, and waits for nobody.
+        // Only the holder removes entries, and does not wait.
         let alone = self.cleaning.try_lock();
         if mapped && alone.is_none() {
             return 0;
@@ -144,7 +144,7 @@ impl Mapping {
         wanted - left
     }
 
-    /// Takes away pages of the start of a range, at most `left`; returns where to go on.
+    /// Removes pages at the start of a range, at most `left`; returns where to continue.
     fn evict(&self, range: Range<usize>, left: &mut usize, which: Which) -> usize {
         let mut pages = self.pages.lock();
         let mut at = range.start;
@@ -160,7 +160,7 @@ impl Mapping {
             if pages.dirty.get(index).is_none() && pages.all.get(index).is_some_and(goes) {
                 pages.remove(index, index);
                 *left -= 1;
-                // A read that began before it was written has what the disk had then.
+                // A read that began before the page was written has the old data of the disk.
                 if pages.is_reading(index..index + 1) {
                     self.taken.fetch_add(2, AcqRel);
                 }
@@ -172,7 +172,7 @@ impl Mapping {
 }
 
 impl Pages {
-    /// Whether a page of a range is read at the moment.
+    /// Whether a page of a range is being read.
     fn is_reading(&self, range: Range<usize>) -> bool {
         let mut reading = self.reading.iter();
         reading.any(|read| read.start.max(range.start) < read.end.min(range.end))

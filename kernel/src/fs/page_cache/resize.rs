@@ -9,19 +9,19 @@ use core::ops::Range;
 use core::sync::atomic::Ordering::*;
 
 impl Mapping {
-    /// Keeps others from changing the content by calls.
+    /// Prevents other calls from changing the content.
     pub fn write_lock(&self) -> Result<SleepMutexGuard<'_, ()>> {
         self.writing.lock_killable()
     }
 
-    /// The file is at least so long from now on. With [`Mapping::write_lock`].
+    /// Extends the file to at least `size`. With [`Mapping::write_lock`].
     pub fn extend(&self, size: u64) {
         let before = self.size.fetch_max(size, AcqRel);
         self.backing.resized(before.max(size));
     }
 
-    /// Zeroes what programs stored behind the end through a mapping, ahead of whoever lets the file
-    /// grow beyond that. The disk has none of it. With [`Mapping::write_lock`].
+    /// Zeroes what programs stored beyond the end through a mapping, before the file grows. None of
+    /// it is on the disk. With [`Mapping::write_lock`].
     pub fn zero_tail(&self) {
         let (index, offset) = split(self.size());
         let tail = offset..PAGE_SIZE;
@@ -33,8 +33,8 @@ impl Mapping {
         }
     }
 
-    /// Sets the length, which is no less than before, after `change` did the same to the file on
-    /// the disk. With [`Mapping::write_lock`].
+    /// Sets a length that is no less than before, after `change` did the same on the disk. With
+    /// [`Mapping::write_lock`].
     pub fn lengthen(&self, size: u64, change: impl FnOnce() -> Result<()>) -> Result<()> {
         self.zero_tail();
         change()?;
@@ -42,9 +42,9 @@ impl Mapping {
         Ok(())
     }
 
-    /// Sets a length that is less than before, and takes away what lies behind it. `begin` sets
-    /// that of the file on the disk: if it fails nothing has changed. `free` frees what the disk
-    /// has behind it; if that fails the length stays. With [`Mapping::write_lock`].
+    /// Sets a length that is less than before, and removes what is beyond it. `begin` sets the
+    /// length on the disk: if it fails, nothing has changed. `free` frees the blocks beyond it; if
+    /// that fails, the length is kept. With [`Mapping::write_lock`].
     pub fn cut(
         &self,
         size: u64,
@@ -52,13 +52,13 @@ impl Mapping {
         free: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let (index, offset) = split(size);
-        // It stays there, so that there is nothing to read for what is zeroed.
+        // The page is held, so that it need not be read when its rest is zeroed.
         let _last = match offset {
             0 => None,
             _ => Some(self.filled(index, 1)?),
         };
         {
-            // Writeback goes by the length.
+            // Write-back depends on the length.
             let _alone = self.cleaning.lock();
             begin()?;
             self.set_size(size);
@@ -76,8 +76,8 @@ impl Mapping {
         self.backing.resized(size);
     }
 
-    /// Zeroes a range. `change` makes a hole of the blocks on the disk that lie wholly in it, while
-    /// nobody reads or writes their pages. With [`Mapping::write_lock`].
+    /// Zeroes a range. `change` punches a hole for the blocks that are completely inside, while
+    /// their pages are neither read nor written. With [`Mapping::write_lock`].
     pub fn punch(&self, range: Range<u64>, change: impl FnOnce() -> Result<()>) -> Result<()> {
         let end = range.end.min(self.size());
         let (first, last) = (pages_of(range.start), (end / PAGE_SIZE as u64) as usize);
@@ -90,7 +90,7 @@ impl Mapping {
         self.without(first..last.max(first), false, change)
     }
 
-    /// Zeroes bytes of one page, which goes to the disk if it has others there.
+    /// Zeroes bytes of one page, and writes the page if it has other bytes on the disk.
     fn zero(&self, range: Range<u64>) -> Result<()> {
         if range.start >= range.end {
             return Ok(());
@@ -102,13 +102,13 @@ impl Mapping {
             page.fill(bytes, 0);
             self.pages.lock().set_dirty(index)?;
         }
-        // Without memory for that it is written later.
+        // Without memory it is written later.
         _ = self.write_back(index..index + 1);
         Ok(())
     }
 
-    /// Takes pages away that the file has no more, changed ones too, with `copies` also private
-    /// copies of them, and calls `change` before anybody reads or writes them again.
+    /// Removes pages that the file no longer has, including dirty ones, and with `copies` also
+    /// private copies of them, and calls `change` before they are read or written again.
     fn without(
         &self,
         pages: Range<usize>,

@@ -32,7 +32,7 @@ impl Backing for Zeroes {
     }
 }
 
-/// The pages of a file that has ended.
+/// The pages of a file that was freed.
 struct Ended;
 
 impl Backing for Ended {
@@ -53,7 +53,7 @@ impl Backing for Ended {
     }
 }
 
-/// There is no memory to write pages with.
+/// A disk for which there is no memory to write pages.
 struct Short(AtomicBool);
 
 impl Backing for Short {
@@ -73,7 +73,7 @@ impl Backing for Short {
     }
 }
 
-/// Keeps the byte 100 of what is written.
+/// Keeps byte 100 of what is written.
 struct Byte(AtomicU8);
 
 impl Backing for Byte {
@@ -93,7 +93,7 @@ impl Backing for Byte {
     }
 }
 
-/// A disk of one page, whose first byte is written by another while it is read for the first time.
+/// A disk of one page, whose first byte is written by another thread while it is first read.
 struct Written {
     byte: AtomicU8,
     how: fn(&Mapping, &Written),
@@ -101,7 +101,7 @@ struct Written {
 }
 
 impl Written {
-    /// What a reader has of it.
+    /// The byte that a reader sees.
     fn read(how: fn(&Mapping, &Written)) -> u8 {
         let mapping = Mutex::new(Weak::new());
         let backing = Arc::new(Written {
@@ -144,7 +144,7 @@ impl Backing for Written {
     }
 }
 
-/// A disk that takes nothing; what the file system was told of it.
+/// A disk that fails all writes; records what was reported to the file system.
 struct Broken(AtomicU8);
 
 impl Backing for Broken {
@@ -165,7 +165,7 @@ impl Backing for Broken {
     }
 }
 
-/// Keeps for how many bytes at most there was to be place at once.
+/// Records the largest number of bytes for which space was requested at once.
 struct Places(AtomicU64);
 
 impl Backing for Places {
@@ -191,7 +191,7 @@ pub(super) fn new_mapping(pages: usize) -> Arc<Mapping> {
     Mapping::new(Arc::new(Zeroes), (pages * PAGE_SIZE) as u64).unwrap()
 }
 
-/// Notes that an interrupt was taken.
+/// Records that an interrupt was taken.
 struct Struck(AtomicBool);
 
 impl Expire for Struck {

@@ -5,13 +5,13 @@ use crate::errno::{Errno, Result};
 use crate::mm::frame::FrameRef;
 use crate::mm::{PAGE_SIZE, PageSource, ReverseMap};
 
-/// Pages that a fault reads.
+/// The number of pages that a fault reads.
 const AROUND: usize = 16;
 const _: () = assert!(WINDOW.is_multiple_of(AROUND));
 
 impl Mapping {
-    /// Finds place for a page that a program is about to write (Linux's page_mkwrite). It counts as
-    /// changed from then on: such pages have their place.
+    /// Allocates space for a page that a program is about to write (Linux's page_mkwrite), and
+    /// marks it dirty: dirty pages have their space.
     fn make_writable(&self, index: usize) -> Result<()> {
         let start = (index * PAGE_SIZE) as u64;
         let end = self.size().min(start + PAGE_SIZE as u64);
@@ -22,7 +22,7 @@ impl Mapping {
             let mut pages = self.pages.lock();
             match pages.all.get(index) {
                 Some(_) => pages.set_dirty(index)?,
-                // It was taken away meanwhile, and is loaded anew.
+                // It was removed meanwhile, and is loaded again.
                 None => return Ok(()),
             }
         }
@@ -46,7 +46,7 @@ impl PageSource for Mapping {
 
     fn load(&self, index: usize, write: bool) -> Result<()> {
         if write {
-            // Those who store through a mapping wait as those who write by calls do.
+            // Threads that store through a mapping are throttled like those that write by calls.
             flusher::throttle(self)?;
         }
         self.filled(index, AROUND - index % AROUND)?;
@@ -63,12 +63,12 @@ impl PageSource for Mapping {
     fn write_mapped(&self, index: usize, allow: &mut dyn FnMut(&FrameRef)) -> Result<()> {
         let mut pages = self.pages.lock();
         let page = pages.all.get(index).cloned().ok_or(Errno::EAGAIN)?;
-        // One that is not changed is loaded first, and finds its place.
+        // A page that is not dirty must first be loaded, which allocates its space.
         if pages.dirty.get(index).is_none() {
             return Err(Errno::EAGAIN);
         }
         pages.set_dirty(index)?;
-        // Under the lock: whoever writes the page back takes the right away after that.
+        // Under the lock, since write-back removes the right to write after that.
         allow(&page);
         Ok(())
     }

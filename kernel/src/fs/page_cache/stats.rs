@@ -6,19 +6,19 @@ static CACHED: AtomicIsize = AtomicIsize::new(0);
 static DIRTY: AtomicIsize = AtomicIsize::new(0);
 static WRITTEN_BACK: AtomicIsize = AtomicIsize::new(0);
 
-/// Pages.
+/// Counts of pages.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Stats {
-    /// In the cache.
+    /// Pages in the cache.
     pub cached: usize,
-    /// Changed, and not on the disk.
+    /// Dirty pages.
     pub dirty: usize,
-    /// On their way to the disk.
+    /// Pages being written.
     pub writeback: usize,
 }
 
 impl Stats {
-    /// The counts by now.
+    /// The present counts.
     pub fn now() -> Self {
         let count = |of: &AtomicIsize| of.load(Relaxed).max(0) as usize;
         Stats {
@@ -29,17 +29,17 @@ impl Stats {
     }
 }
 
-/// So many more pages are in the cache.
+/// Adds to the pages in the cache.
 pub(super) fn cached(pages: isize) {
     CACHED.fetch_add(pages, Relaxed);
 }
 
-/// So many more pages are changed.
+/// Adds to the dirty pages.
 pub(super) fn dirtied(pages: isize) {
     DIRTY.fetch_add(pages, Relaxed);
 }
 
-/// So many more pages are on their way.
+/// Adds to the pages being written.
 pub(super) fn writing(pages: isize) {
     WRITTEN_BACK.fetch_add(pages, Relaxed);
 }

@@ -9,18 +9,19 @@ use crate::mm::frame::FrameRef;
 use crate::task::oom;
 use crate::task::sched::cond_resched_killable;
 
-/// Bytes for which a write finds place at a time.
+/// The number of bytes for which a write allocates space at a time.
 pub(super) const STEP: usize = 4 << 20;
 
 impl Mapping {
-    /// Writes at `position`, no further than the file's end.
+    /// Writes at `position`, not beyond the file's end.
     pub fn write(&self, from: &mut Source, position: u64) -> Result<usize> {
         let _alone = self.writing.lock_killable()?;
         self.write_steps(from, position, false)
     }
 
-    /// Writes at `position`, or at the end, and lets the file grow. `check` looks whether it may be
-    /// written there, while nobody else writes. Returns how much, and the position after it.
+    /// Writes at `position`, or at the end, and lets the file grow. `check` tests whether writing
+    /// there is allowed, while there is no other writer. Returns the number of bytes, and the
+    /// position after them.
     pub fn write_growing(
         &self,
         from: &mut Source,
@@ -38,9 +39,9 @@ impl Mapping {
         Ok((total, start + total as u64))
     }
 
-    /// Finds place for some of the bytes and takes them, until all are taken: of a long write no
-    /// more is unwritten, or has its place before its time, than of others. `grows`: the file
-    /// becomes as long as the bytes need.
+    /// Allocates space for some of the bytes and copies them, until all are copied, so that a long
+    /// write has no more dirty data, or space allocated early, than others. With `grows`, the file
+    /// is extended as needed.
     fn write_steps(&self, from: &mut Source, start: u64, grows: bool) -> Result<usize> {
         let mut total = 0;
         while from.left() > 0 {
@@ -50,7 +51,7 @@ impl Mapping {
             match done {
                 Ok(count) => total += count,
                 Err(error) if total == 0 => return Err(error),
-                // The bytes that were taken do not come again.
+                // The bytes that were copied cannot be read again.
                 Err(Errno::ENOMEM) if from.left() == left && oom::make_room() => continue,
                 Err(_) => break,
             }
@@ -66,7 +67,7 @@ impl Mapping {
     fn write_step(&self, from: &mut Source, at: u64, len: usize, grows: bool) -> Result<usize> {
         let end = self.backing.prepare(at, at + len as u64, false)?;
         let copied = self.copy_in(from, at, (end - at) as usize, grows);
-        // A program may have no memory there, or be killed.
+        // The program's memory may be inaccessible, or the program be killed.
         let behind = self.size().max(at - at % PAGE_SIZE as u64);
         if behind < end {
             self.backing.unprepare(behind, end);
@@ -91,7 +92,7 @@ impl Mapping {
             let whole = offset == 0 && (len == PAGE_SIZE || len as u64 >= rest);
             let left = from.left();
             let copied = match new {
-                // All of the page lies behind the end: there is nothing to read.
+                // The whole page is beyond the end: there is nothing to read.
                 true => self.insert_zeroes(index),
                 false => Ok(()),
             }
@@ -99,7 +100,7 @@ impl Mapping {
             match copied {
                 Ok(count) => total += count,
                 Err(error) if total == 0 => return Err(error),
-                // The bytes that were taken do not come again.
+                // The bytes that were copied cannot be read again.
                 Err(Errno::ENOMEM) if from.left() == left && oom::make_room() => continue,
                 Err(_) => break,
             }
@@ -116,7 +117,7 @@ impl Mapping {
         self.insert(index, page).map(drop)
     }
 
-    /// Takes `len` bytes into a page; `whole`: the file has no other bytes in it.
+    /// Copies `len` bytes into a page; with `whole`, the file has no other bytes in it.
     fn copy_page(
         &self,
         from: &mut Source,
@@ -149,8 +150,9 @@ impl Mapping {
             }
         };
         {
-            // It stays where it is, as long as there is a handle of it. Whoever takes it to write
-            // it back looks at the size after that: at once, so that all of this is written.
+            // The page stays in place while there is a handle of it. Write-back reads the size
+            // after it takes the page, so size and dirty state change together, and all of this is
+            // written.
             let mut pages = self.pages.lock();
             pages.set_dirty(index)?;
             if grows {
@@ -162,7 +164,7 @@ impl Mapping {
         Ok(count)
     }
 
-    /// Gives a page of which only the first `count` bytes came the rest from the disk.
+    /// Fills the rest of a page, of which only the first `count` bytes were written, from the disk.
     fn keep_part(&self, index: usize, fresh: &FrameRef, count: usize) -> Result<()> {
         let old = new_page()?;
         self.backing.read_pages(&[(index, old.clone())])?;
@@ -177,7 +179,7 @@ impl Mapping {
     }
 }
 
-/// Copies the first `len` bytes of a page into another, which others may be reading.
+/// Copies the first `len` bytes of a page to another, which others may be reading.
 pub(super) fn copy(from: &FrameRef, to: &FrameRef, len: usize) {
     let mut bytes = [0; 512];
     for at in (0..len).step_by(bytes.len()) {

@@ -11,16 +11,16 @@ use crate::task::sched::cond_resched;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// A page, and which of the file it is.
+/// A page, and its index in the file.
 type Page = (usize, FrameRef);
 
 impl Mapping {
-    /// Writes the changed pages of a range, and waits for those that are on their way. Errors are
-    /// kept in [`Mapping::errors`], and the pages count as written, as on Linux: else they would
-    /// stay for ever.
+    /// Writes the dirty pages of a range, and waits for those being written. Errors are recorded in
+    /// [`Mapping::errors`], and the pages count as clean, as on Linux: otherwise they would stay
+    /// for ever.
     ///
     /// # Errors
-    /// ENOMEM: pages stay changed, since there is no memory to write them with.
+    /// ENOMEM: pages stay dirty, since there is no memory to write them with.
     pub fn write_back(&self, range: Range<usize>) -> Result<()> {
         let _alone = self.cleaning.lock();
         let (begun, mut next) = (time::now_ticks(), range.start);
@@ -31,13 +31,13 @@ impl Mapping {
             cond_resched();
         }
         if range == (0..usize::MAX) {
-            // Those that are changed by now became so at some time after this.
+            // Pages that are dirty by now became so after this time.
             self.pages.lock().since = begun;
         }
         Ok(())
     }
 
-    /// As [`Mapping::write_back`] of everything, and waits until it is on the medium.
+    /// Like [`Mapping::write_back`] for the whole file, and waits until it is on the medium.
     ///
     /// # Errors
     /// Those of [`Mapping::write_back`].
@@ -49,7 +49,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Takes the next changed pages of a range, which count as unchanged from now on.
+    /// Takes the next dirty pages of a range, and marks them clean.
     fn take_dirty(&self, range: Range<usize>) -> Option<Result<Vec<Page>>> {
         let mut batch = Vec::new();
         if batch.try_reserve_exact(BATCH).is_err() {
@@ -70,11 +70,11 @@ impl Mapping {
         Some(Ok(batch))
     }
 
-    /// Writes pages; ENOMEM: they stay changed.
+    /// Writes pages; ENOMEM: they stay dirty.
     fn write_batch(&self, batch: &[Page]) -> Result<()> {
         stats::writing(batch.len() as isize);
-        // The cache has one handle, and `batch` another: more are those of programs that map it.
-        // They fault anew, so that the file hears of their next write.
+        // The cache has one handle, and `batch` another: further ones belong to programs that map
+        // the page. They must fault again, so that their next write is noticed.
         let is_mapped = |page: &FrameRef| page.meta().refs() > 2;
         if batch.iter().any(|(_, page)| is_mapped(page)) {
             for run in batch.chunk_by(|(one, _), (next, _)| one + 1 == *next) {
@@ -105,9 +105,9 @@ impl Mapping {
         }
     }
 
-    /// Pages with a copy of the one in which the file ends, where programs stored something behind
-    /// that through a mapping: on the disk it would be seen when the file grows. In the page itself
-    /// it may have become part of the file by now.
+    /// Replaces the page in which the file ends by a copy, if programs stored something beyond the
+    /// end through a mapping: on the disk it would become visible when the file grows. In the page
+    /// itself it may have become part of the file by now.
     fn without_tail(&self, batch: &[Page]) -> Result<Option<Vec<Page>>> {
         let (index, offset) = split(self.size());
         let at = batch.binary_search_by_key(&index, |(index, _)| *index);
@@ -129,7 +129,7 @@ impl Mapping {
         Ok(Some(pages))
     }
 
-    /// When the first of its changed pages became so, in ticks; none without any.
+    /// When the first of its dirty pages became so, in ticks; `None` if there are none.
     pub(super) fn dirty_since(&self) -> Option<u64> {
         let pages = self.pages.lock();
         (!pages.dirty.is_empty()).then_some(pages.since)
@@ -150,7 +150,7 @@ pub fn sync_all() {
         if mapping.is_dirty()
             && let Some(_grabbed) = mapping.grab()
         {
-            // What there is no memory for stays changed, and is written later.
+            // Pages for which there is no memory stay dirty, and are written later.
             _ = mapping.sync();
         }
     });

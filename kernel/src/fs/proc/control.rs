@@ -14,7 +14,7 @@ pub fn personality(subject: &Subject, text: &mut Text) -> Result<()> {
     Ok(())
 }
 
-/// The thread whose slack is read or set: others' only with CAP_SYS_NICE.
+/// The thread whose slack is read or set: CAP_SYS_NICE is required for others.
 fn slack_of(subject: &Subject) -> Result<&Thread> {
     let thread = subject.thread.as_deref().ok_or(Errno::ESRCH)?;
     if !core::ptr::eq(thread, &*current()) {
@@ -28,7 +28,7 @@ pub fn timer_slack(subject: &Subject, text: &mut Text) -> Result<()> {
     Ok(())
 }
 
-/// In decimal digits (kstrtoull_from_user); 0 for the one that it began with.
+/// In decimal digits (kstrtoull_from_user); 0 for the initial value.
 pub fn set_timer_slack(subject: &Subject, bytes: &[u8]) -> Result<()> {
     let digits = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let digits = core::str::from_utf8(digits).map_err(|_| Errno::EINVAL)?;
@@ -63,7 +63,7 @@ pub fn traced(subject: &Subject, text: &mut Text) -> Result<()> {
     Ok(())
 }
 
-/// A process sets this for itself only.
+/// A process can only set this for itself.
 pub fn set_traced(subject: &Subject, bytes: &[u8]) -> Result<()> {
     if subject.process.pid() != current().process_id() {
         return Err(Errno::EPERM);
@@ -76,13 +76,13 @@ pub fn set_traced(subject: &Subject, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// There is one user namespace, which has all users and groups.
+/// The only user namespace maps all users and groups.
 pub fn all_identities(_subject: &Subject, text: &mut Text) -> Result<()> {
     put!(text, "{:>10} {:>10} {:>10}\n", 0, 0, u32::MAX);
     Ok(())
 }
 
-/// The initial namespace has its mappings already.
+/// The mappings of the initial namespace are already set.
 pub fn set_identities(_subject: &Subject, _bytes: &[u8]) -> Result<()> {
     Err(Errno::EPERM)
 }

@@ -13,7 +13,7 @@ use crate::put;
 use alloc::sync::Arc;
 use linux_raw_sys::general::O_CLOEXEC;
 
-/// The directory of the descriptors: of links to the files, or of what is known of them.
+/// A directory of descriptors: of links to the files, or of their details.
 pub struct Directory {
     own: ProcInode,
     infos: bool,
@@ -25,7 +25,8 @@ impl Directory {
         Directory { own, infos }
     }
 
-    /// The process whose descriptors they are; their details are for those who may look into it.
+    /// The process whose descriptors they are; their details are only for processes that may
+    /// inspect it.
     fn subject(&self) -> Result<Subject> {
         if self.infos {
             self.own.who.find_open()
@@ -53,7 +54,7 @@ impl Inode for Directory {
         self.own.attr(Kind::Directory, permissions)
     }
 
-    /// A process finds its own descriptors, whatever the owner of its files.
+    /// A process can access its own descriptors, whoever owns its procfs files.
     fn permits(&self) -> bool {
         self.own.is_own()
     }

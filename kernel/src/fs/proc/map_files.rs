@@ -18,10 +18,10 @@ use linux_raw_sys::general::{CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN};
 
 const PERMISSIONS: u32 = 0o500;
 
-/// The directory: a link for each VMA that shows a file, by its addresses.
+/// The directory: a link for each VMA of a file, named by its addresses.
 pub struct Directory(pub ProcInode);
 
-/// The file that a VMA shows.
+/// The file of a VMA.
 fn file(vma: &Vma) -> Option<Arc<File>> {
     let Source::File { mapping, .. } = &vma.source else {
         return None;
@@ -30,7 +30,7 @@ fn file(vma: &Vma) -> Option<Arc<File>> {
     mapping.downcast().ok()
 }
 
-/// The addresses that a name spells, as the kernel writes it.
+/// The addresses in a name, in the kernel's format.
 fn range(name: &[u8]) -> Option<Range<usize>> {
     let name = core::str::from_utf8(name).ok()?;
     let (start, end) = name.split_once('-')?;
@@ -54,7 +54,7 @@ impl Inode for Directory {
         self.0.attr(Kind::Directory, PERMISSIONS)
     }
 
-    /// A process finds its own files, whatever the owner of the directory.
+    /// A process can access its own files, whoever owns the directory.
     fn permits(&self) -> bool {
         self.0.is_own()
     }
@@ -107,7 +107,7 @@ impl FileOps for Directory {
     }
 }
 
-/// A link to a file that is mapped.
+/// A link to a mapped file.
 struct Mapped {
     own: ProcInode,
     range: Range<usize>,
@@ -150,8 +150,7 @@ impl Inode for Mapped {
         Ok(Link::Jump(self.file()?.path().clone()))
     }
 
-    /// A process that maps a file need not be allowed to open it: only the privileged get to it
-    /// this way.
+    /// A process that maps a file may not be allowed to open it, so this requires privileges.
     fn follow(&self) -> Result<Link> {
         if can(CAP_SYS_ADMIN) || can(CAP_CHECKPOINT_RESTORE) {
             self.link()

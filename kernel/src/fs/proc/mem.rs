@@ -8,18 +8,19 @@ use crate::mm::heap::try_arc;
 use crate::task::sched::cond_resched_killable;
 use alloc::sync::{Arc, Weak};
 
-/// Bytes that are copied at a time.
+/// The number of bytes that are copied at a time.
 const CHUNK: usize = 512;
 
-/// The open file: of the memory that there was when it was opened.
+/// The open file, which refers to the memory at the time of open.
 struct Memory(Weak<AddressSpace>);
 
-/// Opens a memory that the caller may look into.
+/// Opens a memory that the caller may inspect.
 pub fn open(space: Weak<AddressSpace>) -> Result<Arc<dyn FileOps>> {
     Ok(try_arc(Memory(space))?)
 }
 
-/// Copies pieces of `CHUNK` with `copy`, which returns how much it did, until one falls short.
+/// Copies pieces of `CHUNK` with `copy`, which returns the number of bytes copied, until one is
+/// short.
 fn pieces(len: usize, mut copy: impl FnMut(usize, usize) -> Result<usize>) -> Result<usize> {
     let mut done = 0;
     while done < len {
@@ -38,7 +39,7 @@ fn address(position: u64, done: usize) -> Result<usize> {
     usize::try_from(end).map_err(|_| Errno::EIO)
 }
 
-/// EIO for what is not there.
+/// EIO if nothing could be copied.
 fn some(count: usize) -> Result<usize> {
     if count > 0 {
         Ok(count)

@@ -15,7 +15,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// A copy of a range of a process's memory, as far as it can be read.
+/// Copies a range of a process's memory, as far as it can be read.
 fn copy(space: &AddressSpace, range: Range<usize>, text: &mut Text) -> Result<()> {
     let mut at = range.start;
     let mut bytes = [0; 256];
@@ -39,23 +39,23 @@ pub fn arguments(subject: &Subject, text: &mut Text) -> Result<()> {
     Ok(())
 }
 
-/// An open file about the memory that a process had when it was opened.
+/// An open file about the memory that a process had at the time of open.
 pub struct Opened {
     space: Weak<AddressSpace>,
-    /// Where the environment and the auxiliary vector lie in it.
+    /// The addresses of the environment and of the auxiliary vector.
     environment: Range<usize>,
     auxiliary: Range<usize>,
     show: ShowSpace,
-    /// What is read when the memory is gone.
+    /// The result of a read once the memory is gone.
     gone: Result<()>,
 }
 
-/// Writes what such a file shows.
+/// Writes the text of such a file.
 pub type ShowSpace = fn(&Opened, &AddressSpace, &mut Text) -> Result<()>;
 
 impl Opened {
-    /// A file with the text that `show` writes of `space`, the memory of `subject`.
-    /// When that is gone, reading it fails where `ends` and yields nothing elsewhere.
+    /// A file with the text that `show` writes about `space`, the memory of `subject`. Once that
+    /// memory is gone, a read fails if `ends` is set, and returns nothing otherwise.
     pub fn new(subject: &Subject, space: Weak<AddressSpace>, show: ShowSpace, ends: bool) -> Self {
         let image = subject.process.image();
         Opened {
@@ -87,7 +87,7 @@ pub fn auxiliary(opened: &Opened, space: &AddressSpace, text: &mut Text) -> Resu
     copy(space, opened.auxiliary.clone(), text)
 }
 
-/// Pages that the program's own instructions lie in.
+/// The number of pages with the program's own code.
 fn code_pages(image: &Image) -> usize {
     let code = page_up(image.code.end).saturating_sub(image.code.start / PAGE_SIZE * PAGE_SIZE);
     code / PAGE_SIZE
@@ -112,7 +112,7 @@ pub fn statm(subject: &Subject, text: &mut Text) -> Result<()> {
 pub fn status(space: &AddressSpace, image: &Image, text: &mut Text) {
     const KIB: usize = PAGE_SIZE / 1024;
     let (size, totals) = (space.size(), space.totals());
-    // Files are memory here.
+    // Files are kept in memory here.
     let (code, shared) = (code_pages(image), space.file_pages().min(size.resident));
     for (name, value) in [
         ("VmPeak", totals.most() / PAGE_SIZE),
@@ -137,7 +137,7 @@ pub fn status(space: &AddressSpace, image: &Image, text: &mut Text) {
     }
 }
 
-/// Numbers of the bits set, as ranges: `0-3,7`.
+/// Writes the numbers of the set bits as ranges, such as `0-3,7`.
 pub fn list_bits(bits: u64, text: &mut Text) {
     let (mut at, mut first) = (0, true);
     while let Some(start) = (at..64).find(|bit| bits >> bit & 1 != 0) {
@@ -193,18 +193,18 @@ fn line(vma: &Vma, text: &mut Text) {
     }
 }
 
-/// A file about each VMA of the memory that a process had when it was opened; the place of a record
-/// is its address.
+/// An open file that describes each VMA of the memory the process had at the time of open. The
+/// position of a record is its address.
 pub struct Areas {
     space: Weak<AddressSpace>,
     show: ShowVma,
 }
 
-/// Writes what such a file shows of a VMA.
+/// Writes what such a file shows about one VMA.
 pub type ShowVma = fn(&AddressSpace, &Vma, &mut Text);
 
 impl Areas {
-    /// A file with the text that `show` writes of the VMAs of `space`.
+    /// A file with the text that `show` writes about the VMAs of `space`.
     pub fn new(space: Weak<AddressSpace>, show: ShowVma) -> Self {
         Areas { space, show }
     }
@@ -232,7 +232,7 @@ pub fn maps(_space: &AddressSpace, vma: &Vma, text: &mut Text) {
     line(vma, text);
 }
 
-/// `locked`: bytes that are held in memory.
+/// `locked` is the number of bytes locked in memory.
 fn usage_lines(size: Option<usize>, usage: &Usage, locked: usize, text: &mut Text) {
     const KIB: usize = PAGE_SIZE / 1024;
     if let Some(size) = size {
@@ -269,7 +269,7 @@ fn usage_lines(size: Option<usize>, usage: &Usage, locked: usize, text: &mut Tex
     }
 }
 
-/// A line of so many KiB.
+/// Writes a line with a number of KiB.
 pub fn put_kib(text: &mut Text, head: &str, name: &str, kib: usize) {
     let mut line = Columns::new();
     line.push(head.as_bytes())
@@ -278,8 +278,8 @@ pub fn put_kib(text: &mut Text, head: &str, name: &str, kib: usize) {
     text.push(line.right(kib as u64, 8).push(b" kB\n").bytes());
 }
 
-/// Pages of all programs that are locked, each space once. Where pages are locked as they are
-/// touched, those that never were count too, but never more than the space has.
+/// The number of locked pages of all programs; each address space counts once. Pages that are
+/// locked on first touch count before they are touched, but no space counts for more than its size.
 ///
 /// # Errors
 /// ENOMEM.
@@ -309,7 +309,7 @@ pub fn locked_pages() -> Result<usize> {
     Ok(spaces.into_iter().map(locked).sum())
 }
 
-/// Bytes that a locked VMA holds in memory.
+/// The number of bytes that a locked VMA holds in memory.
 fn locked_bytes(vma: &Vma, usage: &Usage) -> usize {
     if vma.flags.contains(Flags::LOCKED) {
         usage.proportional
@@ -373,7 +373,7 @@ pub fn clear_references(subject: &Subject, bytes: &[u8]) -> Result<()> {
         b"1" => |_| true,
         b"2" => |vma| matches!(vma.source, Source::Anonymous),
         b"3" => |vma| !matches!(vma.source, Source::Anonymous),
-        // Soft-dirty state, which is not kept.
+        // Soft-dirty state is not kept.
         b"4" => |_| false,
         b"5" => {
             if let Some(space) = subject.space() {

@@ -33,7 +33,7 @@ pub use options::{Change, Options};
 use process::Directory;
 use subject::Task;
 
-/// Positions in the root from this one on are processes, by number.
+/// Positions in the root from this one on are process numbers.
 const PROCESSES: u64 = 1 << 16;
 
 /// The root directory: the fixed members, then the processes.
@@ -42,10 +42,10 @@ struct Root {
     options: Arc<Options>,
 }
 
-/// Names beside those of processes.
+/// Names that are not processes.
 const OWN: [&[u8]; 2] = [b"self", b"thread-self"];
 
-/// The root of a new procfs.
+/// Creates the root of a new procfs.
 pub fn root(options: Arc<Options>) -> Result<Arc<Dentry>> {
     let device = super::new_device();
     let fixed = Fixed::root(Node::Directory(system::ROOT), Tree::Proc, device);
@@ -53,16 +53,16 @@ pub fn root(options: Arc<Options>) -> Result<Arc<Dentry>> {
     seq_file::root(Root { fixed, options })
 }
 
-/// The process whose directory in a procfs an open file is.
+/// The process whose directory in a procfs is open as `file`.
 ///
 /// # Errors
-/// EBADF: it is no such directory. ESRCH: the process is gone.
+/// EBADF: `file` is no such directory. ESRCH: the process is gone.
 pub fn process_of(file: &File) -> Result<Arc<Process>> {
     let directory = file.ops_as::<Directory>().ok_or(Errno::EBADF)?;
     directory.process()
 }
 
-/// The number that a name spells, if it is one.
+/// The number that a name spells, if any.
 fn parse<T: core::str::FromStr>(name: &[u8]) -> Option<T> {
     let digits =
         name.iter().all(u8::is_ascii_digit) && (name == b"0" || name.first() != Some(&b'0'));
@@ -102,7 +102,7 @@ impl Inode for Root {
         };
         let who = match pid_table::process(number) {
             Some(process) => Task::new(&process, None),
-            // A thread that is not listed can be found all the same.
+            // A thread that is not listed can still be looked up.
             None => {
                 let thread = pid_table::thread(number).ok_or(Errno::ENOENT)?;
                 Task::new(thread.process(), Some(number))

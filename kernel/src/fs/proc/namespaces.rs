@@ -94,7 +94,7 @@ impl FileOps for Opened {
                 let file = File::open(USER.path()?, OpenFlags(O_RDONLY))?;
                 Ok(current().files().add(file, true)? as usize)
             }
-            // The first of all have none above them.
+            // The first namespaces have no parents.
             NS_GET_USERNS => Err(Errno::EPERM),
             NS_GET_PARENT if matches!(self.0.kind, CLONE_NEWUSER | CLONE_NEWPID) => {
                 Err(Errno::EPERM)
@@ -105,7 +105,7 @@ impl FileOps for Opened {
     }
 }
 
-/// The namespace that an open file is, if it is one.
+/// The namespace that is open as `file`, if any.
 pub fn of(file: &File) -> Option<&'static Namespace> {
     file.ops_as::<Opened>().map(|opened| opened.0)
 }
@@ -191,7 +191,7 @@ impl Inode for Member {
 
     fn link(&self) -> Result<Link> {
         let subject = self.own.who.find_open()?;
-        // A process that has ended is in none but those of its number and its user.
+        // A process that has ended is only in a PID namespace and a user namespace.
         if subject.thread.is_none() && !matches!(self.name, "pid" | "user") {
             return Err(Errno::ENOENT);
         }

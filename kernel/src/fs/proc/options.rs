@@ -7,9 +7,9 @@ use crate::task::current;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// Levels of `hidepid`, by number and by name: the directories of processes that the caller may not
-/// ptrace cannot be entered, or are invisible; or only processes that it may ptrace are visible,
-/// whatever its groups.
+/// The levels of `hidepid`, by number and name. The directory of a process that the caller may not
+/// ptrace cannot be entered (1), or is invisible (2); at 4 it is invisible even to members of the
+/// group `gid`.
 const LEVELS: [(u32, &str); 4] = [
     (0, "off"),
     (1, "noaccess"),
@@ -30,7 +30,7 @@ pub struct Options {
     pid_only: AtomicBool,
 }
 
-/// The options that a list names.
+/// The options that a mount call names.
 #[derive(Default)]
 pub struct Change {
     hidepid: Option<u32>,
@@ -39,7 +39,8 @@ pub struct Change {
 }
 
 impl Change {
-    /// Reads a list of options; returns `flags` (MS_*) as it changes them too.
+    /// Parses a list of options; returns `flags` (MS_*) with the changes that the list makes to
+    /// them.
     ///
     /// # Errors
     /// EINVAL.
@@ -59,7 +60,7 @@ impl Change {
 }
 
 impl Options {
-    /// Changes the options that a list named.
+    /// Changes the options that were named.
     pub fn set(&self, change: &Change) {
         if let Some(level) = change.hidepid {
             self.hidepid.store(level, Relaxed);
@@ -72,7 +73,7 @@ impl Options {
         }
     }
 
-    /// Whether the caller sees that there is this process.
+    /// Whether the caller can see that this process exists.
     pub fn shows(&self, subject: &Subject) -> bool {
         self.allows(subject, INVISIBLE)
     }
@@ -82,7 +83,7 @@ impl Options {
         self.allows(subject, NO_ACCESS)
     }
 
-    /// Whether nothing but processes is shown.
+    /// Whether only processes are shown.
     pub fn pid_only(&self) -> bool {
         self.pid_only.load(Relaxed)
     }
@@ -99,7 +100,7 @@ impl Options {
 }
 
 impl fmt::Display for Options {
-    /// As /proc/PID/mounts has them, each after a comma.
+    /// Formats the options as in /proc/PID/mounts, each after a comma.
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         let [hidepid, gid] = [&self.hidepid, &self.gid].map(|option| option.load(Relaxed));
         if gid != 0 {

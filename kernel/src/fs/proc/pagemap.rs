@@ -14,22 +14,23 @@ use zerocopy::IntoBytes;
 
 /// Bytes of a page's word.
 const WORD: usize = size_of::<u64>();
-/// Words that are written at a time.
+/// The number of words written at a time.
 const CHUNK: usize = 512;
 
-/// The page is present, and it is a file's or shared (Documentation/admin-guide/mm/pagemap.rst).
+/// The page is present, and it is shared or belongs to a file
+/// (Documentation/admin-guide/mm/pagemap.rst).
 const PRESENT: u64 = 1 << 63;
 const SHARED: u64 = 1 << 61;
 
 /// The open file.
 struct Map {
-    /// The memory that there was when it was opened.
+    /// The memory that the process had when the file was opened.
     space: Weak<AddressSpace>,
-    /// Whether the opener may see the numbers of frames.
+    /// Whether the opener may see frame numbers.
     numbers: bool,
 }
 
-/// Opens the map of a memory that the caller may look into.
+/// Opens the map of an address space that the caller may inspect.
 pub fn open(space: Weak<AddressSpace>) -> Result<Arc<dyn FileOps>> {
     let numbers = can(CAP_SYS_ADMIN);
     Ok(try_arc(Map { space, numbers })?)

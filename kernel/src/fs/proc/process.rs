@@ -24,14 +24,14 @@ use linux_raw_sys::general::CAP_SYS_ADMIN;
 #[derive(Clone, Copy)]
 enum Member {
     File(fn(&Subject, &mut Text) -> Result<()>),
-    /// Only for those who may inspect the process.
+    /// Only callers that may inspect the process can read it.
     Private(fn(&Subject, &mut Text) -> Result<()>),
-    /// Only for those who may trace it when it is read.
+    /// Only callers that may trace the process at the time of the read can read it.
     Traced(fn(&Subject, &mut Text) -> Result<()>),
     Stack,
-    /// About the memory that there is when it is opened, with these permissions.
+    /// Describes the memory that the process has at the time of open; with these permissions.
     OfMemory(memory::ShowSpace, u32),
-    /// About each VMA of that memory, for everybody.
+    /// Describes each VMA of that memory; everybody can read it.
     Areas(memory::ShowVma),
     /// A number, which may be written at any position.
     Number(
@@ -42,19 +42,19 @@ enum Member {
         fn(&Subject, &mut Text) -> Result<()>,
         fn(&Subject, &[u8]) -> Result<()>,
     ),
-    /// A setting that anybody may open.
+    /// A setting that everybody may open.
     OpenSetting(
         fn(&Subject, &mut Text) -> Result<()>,
         fn(&Subject, &[u8]) -> Result<()>,
     ),
-    /// A setting that only the privileged open to write.
+    /// A setting that only privileged callers may open for writing.
     PrivilegedSetting(
         fn(&Subject, &mut Text) -> Result<()>,
         fn(&Subject, &[u8]) -> Result<()>,
     ),
-    /// About the mounts that it sees, with these permissions.
+    /// Describes the mounts that the process sees; with these permissions.
     Mounts(fn(&Path, &mut Text) -> Result<()>, u32),
-    /// Only to be written.
+    /// Can only be written.
     Command(fn(&Subject, &[u8]) -> Result<()>),
     Link(fn(&Subject) -> Result<Path>),
     Memory,
@@ -159,7 +159,7 @@ const MEMBERS: &[(&str, Member)] = &[
     ("wchan", Text_(wchan::channel)),
 ];
 
-/// Members that a thread's directory has not.
+/// Members that a thread's directory lacks.
 const OF_PROCESSES: [&str; 6] = [
     "coredump_filter",
     "map_files",
@@ -206,7 +206,7 @@ impl Member {
     }
 }
 
-/// The number of a process's or thread's directory.
+/// The inode number of the directory of a process or thread.
 pub fn number(who: Task) -> u64 {
     (who.pid as u64) << 20 | (who.tid.unwrap_or(0) as u64) << 4 | 1
 }
@@ -218,7 +218,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// The directory of `who`.
+    /// Creates the directory of `who`.
     pub fn new(who: Task, device: u64, options: Arc<Options>) -> Self {
         let number = number(who);
         Directory {
@@ -231,7 +231,7 @@ impl Directory {
         }
     }
 
-    /// EPERM where the mount's options keep the caller out.
+    /// EPERM if the mount's options do not let the caller in.
     fn enter(&self) -> Result<()> {
         if self.options.admits(&self.own.who.find()?) {
             Ok(())
@@ -240,12 +240,12 @@ impl Directory {
         }
     }
 
-    /// The process; ESRCH when it is gone.
+    /// The process; ESRCH if it is gone.
     pub fn process(&self) -> Result<Arc<Process>> {
         Ok(self.own.who.find()?.process)
     }
 
-    /// Members that this directory has.
+    /// The members of this directory.
     fn members(&self) -> impl Iterator<Item = &'static (&'static str, Member)> {
         let whole = self.own.who.tid.is_none();
         MEMBERS
@@ -337,7 +337,7 @@ impl Content for Leaf {
             | PrivilegedSetting(write, _) => write(&self.own.who.find()?, text),
             Mounts(write, _) => write(&self.own.who.find()?.fs()?.root(), text),
             Traced(write) => self.own.who.find()?.look(|subject| write(subject, text)),
-            // By now it may be another's program.
+            // The process may have begun another program by now.
             Private(write) => {
                 let subject = self.own.who.find()?;
                 let _held = subject.process.hold_program()?;
@@ -389,11 +389,11 @@ impl Inode for Leaf {
         match self.member {
             Private(_) if !subject.may_look() => Err(Errno::EACCES),
             PrivilegedSetting(..) if flags.writable() && !can(CAP_SYS_ADMIN) => Err(Errno::EACCES),
-            // A process that has ended sees none.
+            // A process that has ended sees no mounts.
             Mounts(..) if subject.thread.is_none() => Err(Errno::EINVAL),
             OfMemory(show, permissions) => {
                 let space = subject.open_memory()?;
-                // Of a process that has ended, what anybody may read can be opened.
+                // Files that everybody may read can be opened even if the process has ended.
                 let all = permissions & 0o004 != 0;
                 if space.is_none() && !all {
                     return Err(Errno::ESRCH);
@@ -415,7 +415,7 @@ impl Inode for Leaf {
     fn link(&self) -> Result<Link> {
         match self.member {
             Link_(target) => {
-                // A process that has ended has none of them.
+                // A process that has ended has no such targets.
                 let dentry = target(&self.own.who.find_open()?).map_err(|_| Errno::ENOENT)?;
                 Ok(Link::Jump(dentry))
             }
@@ -436,7 +436,7 @@ impl Inode for Threads {
     }
 
     fn attr(&self) -> Attr {
-        // The first counts until somebody has waited for the process.
+        // The first thread counts until the process is waited for.
         let threads = |subject: Subject| subject.process.threads().len().max(1) as u32;
         let links = 2 + self.own.who.find().map_or(0, threads);
         let attr = self.own.attr(Kind::Directory, 0o555);
@@ -480,7 +480,7 @@ impl FileOps for Threads {
             let room = tids.try_reserve_exact(threads.len() + 1);
             room.map_err(|_| Errno::ENOMEM)?;
             let all = threads.iter().map(|thread| thread.tid());
-            // The first stays until somebody has waited for the process.
+            // The first thread stays until the process is waited for.
             let first = threads.iter().all(|thread| thread.tid() != process.pid());
             let all = all.chain(first.then_some(process.pid()));
             tids.extend(all.filter(|&tid| tid as u64 + 2 >= position));

@@ -27,17 +27,17 @@ use abi::sysctl::{Invalid, Sysctl, sysctl};
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::CAP_SYS_ADMIN;
 
-/// The actions of a filter of system calls.
+/// The actions of a system call filter.
 const ACTIONS: &[u8] = b"kill_process kill_thread trap errno user_notif trace log allow\n";
 
-/// A setting that can be changed on Linux and is fixed here: a write fails (EACCES).
+/// A setting that can be changed on Linux but is fixed here: a write fails with EACCES.
 macro_rules! fixed {
     ($value:expr) => {
         File(|text| put!(text, "{}\n", $value))
     };
 }
 
-/// An emulation in `/proc/sys/abi`, by its place among the architecture's.
+/// An emulation in `/proc/sys/abi`, by its index in the architecture's list.
 macro_rules! emulation {
     ($place:literal, $name:literal) => {
         (
@@ -55,7 +55,7 @@ macro_rules! emulation {
     };
 }
 
-/// The members of `/proc/sys/abi`, the last one where programs have SVE.
+/// The members of `/proc/sys/abi`; the last one exists if programs have SVE.
 const ABI: &[(&str, Node)] = &[
     emulation!(0, "cp15_barrier"),
     emulation!(1, "setend"),
@@ -80,7 +80,7 @@ pub const SYS: &[(&str, Node)] = match COMPAT_CALLS {
     false => ALL.split_at(1).1,
 };
 
-/// The settings, first those that exist only where 32-bit programs run.
+/// The settings. The first ones exist only if 32-bit programs can run.
 const ALL: &[(&str, Node)] = &[
     (
         "abi",
@@ -440,7 +440,8 @@ const ALL: &[(&str, Node)] = &[
                 Numbers(
                     |text| put!(text, "0\n"),
                     |_, what| {
-                        // Dentries are dropped with their last user; 4 is silence.
+                        // Dentries are freed with their last reference, so they have no cache to
+                        // drop. 4 only silences a log line.
                         if what & 1 != 0 {
                             page_cache::drop_clean();
                         }
@@ -527,7 +528,8 @@ const IPV4: &[(&str, Node)] = &[
         "ip_local_port_range",
         Together(local_ports, set_local_ports),
     ),
-    // Programs look for a port by themselves only where this says which they must not take: none.
+    // Programs choose ports by themselves only if this file says which ones to avoid: there are
+    // none.
     ("ip_local_reserved_ports", fixed!("")),
     ("ip_nonlocal_bind", fixed!(0)),
     (
@@ -596,7 +598,7 @@ fn put_limits(text: &mut Text, limits: &MemoryLimits) {
     put!(text, "{first}\t{middle}\t{last}\n");
 }
 
-/// The first and the last port that is chosen for a socket without one.
+/// The first and the last port that are chosen for sockets without one.
 fn local_ports(text: &mut Text) {
     let (first, last) = ports::ephemeral();
     put!(text, "{first}\t{last}\n");
@@ -610,14 +612,14 @@ fn set_local_ports(bytes: &[u8]) -> Result<usize> {
     Ok(used)
 }
 
-/// The range with the ends written by `bytes`, and how many of the bytes that took.
+/// `range` with its ends replaced as `bytes` say, and the number of bytes parsed.
 fn range(rule: &Sysctl, bytes: &[u8], mut range: [u32; 2]) -> Result<(usize, [u32; 2])> {
     let set = |place: usize, value| Ok::<_, Invalid>(range[place] = value as u32);
     let used = rule.write(bytes, set).map_err(|_| Errno::EINVAL)?;
     Ok((used, range))
 }
 
-/// The first and the last group whose members may have ping sockets.
+/// The first and the last group whose members may create ping sockets.
 fn ping_groups(text: &mut Text) {
     let [first, last] = ping::groups();
     put!(text, "{first}\t{last}\n");
@@ -667,7 +669,7 @@ const MESSAGE_QUEUES: &[(&str, Node)] = &[
     ),
 ];
 
-/// Semaphores of a set, of all sets, operations of a call, sets: at most.
+/// The limits: semaphores in a set, semaphores in all sets, operations in a call, and sets.
 fn semaphores(text: &mut Text) {
     let [largest, all, operations, most] = sysv_sem::limits();
     put!(text, "{largest}\t{all}\t{operations}\t{most}\n");
@@ -678,7 +680,7 @@ fn accounting(text: &mut Text) {
     put!(text, "{resume}\t{suspend}\t{pause}\n");
 }
 
-/// The number that the next object of a kind shall have; -1: any.
+/// The number that the next object of a kind gets; -1 means any.
 fn next_id<T: Object>(text: &mut Text, registry: &Registry<T>) {
     match registry.next() {
         Some(number) => put!(text, "{number}\n"),

@@ -58,7 +58,7 @@ pub fn stat(subject: &Subject, text: &mut Text) -> Result<()> {
         size.resident,
         process.limits.soft(RLIMIT_RSS)
     );
-    // Addresses are shown to those who may inspect the process.
+    // Addresses are shown to callers that may inspect the process.
     let space = subject.space();
     let permitted = subject.may_look();
     let image = match (&space, permitted) {
@@ -238,7 +238,7 @@ pub fn io(subject: &Subject, text: &mut Text) -> Result<()> {
     Ok(())
 }
 
-/// The limits in the order of their numbers: name, and unit.
+/// The limits in the order of their numbers, with name and unit.
 const LIMITS: [(&str, &str); 16] = [
     ("Max cpu time", "seconds"),
     ("Max file size", "bytes"),
@@ -258,8 +258,9 @@ const LIMITS: [(&str, &str); 16] = [
     ("Max realtime timeout", "us"),
 ];
 
-/// Nanoseconds on a CPU and ready without one, and how often it came to one: a thread's, or a
-/// process's first thread's (Documentation/scheduler/sched-stats.rst).
+/// Nanoseconds spent on a CPU, nanoseconds spent ready without one, and how often the thread was
+/// scheduled: for a thread, or for a process's first thread
+/// (Documentation/scheduler/sched-stats.rst).
 pub fn schedstat(subject: &Subject, text: &mut Text) -> Result<()> {
     let thread = subject.thread.as_ref();
     let usage = thread.map_or_else(|| subject.process.usage(), |thread| Usage::of(thread));
@@ -293,7 +294,7 @@ pub fn limits(subject: &Subject, text: &mut Text) -> Result<()> {
     Ok(())
 }
 
-/// timers: those that timer_create(2) made, the last first.
+/// timers: the timers that timer_create(2) made, newest first.
 pub fn timers(subject: &Subject, text: &mut Text) -> Result<()> {
     let process = &subject.process;
     for id in process.timers.posix_ids()? {

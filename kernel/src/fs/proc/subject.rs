@@ -20,23 +20,23 @@ pub struct Task {
     pub pid: i32,
     /// The thread, or the whole process.
     pub tid: Option<i32>,
-    /// When the process began: another may have its number later.
+    /// When the process began: its number may be reused later.
     pub(super) began: u64,
 }
 
-/// The process and thread, as they are now. A process that ended and was not waited for has no
-/// thread.
+/// A process and a thread of it, as they are now. A process that has ended and was not waited for
+/// has no thread.
 pub struct Subject {
     /// The process.
     pub process: Arc<Process>,
-    /// The thread, or the process's first.
+    /// The thread, or the process's first thread.
     pub thread: Option<Arc<Thread>>,
-    /// Whether the thread alone is meant.
+    /// Whether only the thread is meant.
     pub alone: bool,
 }
 
 impl Task {
-    /// A process, or a thread of it.
+    /// Refers to a process, or to one of its threads.
     pub fn new(process: &Process, tid: Option<i32>) -> Self {
         Task {
             pid: process.pid(),
@@ -45,7 +45,7 @@ impl Task {
         }
     }
 
-    /// The process that it is now; ESRCH when it is gone.
+    /// Looks the process up; ESRCH if it is gone.
     pub fn find(self) -> Result<Subject> {
         let process =
             pid_table::process(self.pid).filter(|process| process.started() == self.began);
@@ -54,7 +54,7 @@ impl Task {
             Some(tid) => {
                 let thread = pid_table::thread(tid);
                 let thread = thread.filter(|thread| thread.process_id() == self.pid);
-                // The first stays, as a zombie, until somebody has waited for the process.
+                // The first thread stays, as a zombie, until the process is waited for.
                 if thread.is_none() && tid != self.pid {
                     return Err(Errno::ESRCH);
                 }
@@ -69,7 +69,7 @@ impl Task {
         })
     }
 
-    /// The process that it is now, if the caller may look into it.
+    /// Looks the process up, if the caller may inspect it.
     ///
     /// # Errors
     /// ESRCH, EACCES.
@@ -82,7 +82,8 @@ impl Task {
         }
     }
 
-    /// The owner of its file of this kind and with these permissions; root when it is gone.
+    /// The owner of a file of the process, with this kind and these permissions; root if the
+    /// process is gone.
     pub fn owner(self, kind: Kind, permissions: u32) -> (u32, u32) {
         let owner = |subject: Subject| subject.owner(kind, permissions);
         self.find().map_or((0, 0), owner)
@@ -96,7 +97,7 @@ pub struct ProcInode {
     pub who: Task,
     /// The device of the file system.
     pub device: u64,
-    /// The inode's number.
+    /// The inode number.
     pub number: u64,
 }
 
@@ -113,7 +114,7 @@ impl ProcInode {
         ProcInode { number, ..*self }
     }
 
-    /// Hands the record of the member called `name` to `emit`; false if that takes no more.
+    /// Passes the entry for the member `name` to `emit`; false if that accepts no more.
     pub fn emit(
         &self,
         emit: &mut dyn FnMut(Record) -> bool,
@@ -135,8 +136,8 @@ impl ProcInode {
     }
 }
 
-/// A change of the attributes of a process's file: its permissions stay; its owner is found anew
-/// whenever somebody asks, and its times are those of the moment (proc_setattr).
+/// Changes the attributes of a process's file (proc_setattr). It changes nothing: the permissions
+/// are fixed, the owner is computed at every stat, and the times are the current time.
 pub fn set_attr(change: &SetAttr) -> Result<()> {
     match change.permissions {
         Some(_) => Err(Errno::EPERM),
@@ -145,12 +146,12 @@ pub fn set_attr(change: &SetAttr) -> Result<()> {
 }
 
 impl Subject {
-    /// The address space, if it still has one.
+    /// The address space, if the process still has one.
     pub fn space(&self) -> Option<Arc<AddressSpace>> {
         self.thread.as_ref()?.space()
     }
 
-    /// The descriptors; ESRCH when it has ended.
+    /// The descriptors; ESRCH if the process has ended.
     pub fn files(&self) -> Result<Arc<crate::fs::FdTable>> {
         let files = self.thread.as_ref().and_then(|thread| thread.try_files());
         files.ok_or(Errno::ESRCH)
@@ -167,7 +168,7 @@ impl Subject {
             .map_or(self.process.pid(), |thread| thread.tid())
     }
 
-    /// The signal that its parent gets at its end; −1 for a thread that is not the first.
+    /// The signal that the parent gets when the process ends; −1 for a thread other than the first.
     pub fn exit_signal(&self) -> i32 {
         match self.tid() == self.process.pid() {
             true => self.process.exit_signal.load(Relaxed) as i32,
@@ -195,24 +196,25 @@ impl Subject {
         thread.map_or_else(|| self.process.credentials(), |thread| thread.credentials())
     }
 
-    /// Whether the caller may look into it now, as far as a file of it shows that.
+    /// Whether the caller may inspect the process now, as its files require.
     pub fn may_look(&self) -> bool {
         ptrace_access::check(&self.process, self.thread.as_deref(), By::File).is_ok()
     }
 
-    /// Calls `f` if the caller may look into it. It begins no other program meanwhile (lock_trace).
+    /// Calls `f` if the caller may inspect the process. The process begins no other program
+    /// meanwhile (lock_trace).
     ///
     /// # Errors
-    /// EPERM, EINTR, and what `f` fails with.
+    /// EPERM, EINTR, and the errors of `f`.
     pub fn look<T>(&self, f: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let _held = self.process.hold_program()?;
         ptrace_access::check(&self.process, self.thread.as_deref(), By::File)?;
         f(self)
     }
 
-    /// The memory that a file is to show for as long as it is open, if the caller may look into it:
-    /// whatever program the process begins meanwhile, the file is about this one, and it keeps
-    /// nothing (proc_mem_open). None if the process has ended.
+    /// The memory that a file shows for as long as it is open, if the caller may inspect it. The
+    /// file is about this memory even if the process begins another program, and it does not keep
+    /// it (proc_mem_open). None if the process has ended.
     ///
     /// # Errors
     /// EACCES, EINTR.
@@ -227,8 +229,8 @@ impl Subject {
         })
     }
 
-    /// The owner of its files: the user it acts as, but root where others may not look into it.
-    /// Directories that everybody may read always show whom it acts as (task_dump_owner).
+    /// The owner of the process's files: its effective user, but root if others may not inspect it.
+    /// Directories that everybody may read always show the effective user (task_dump_owner).
     pub fn owner(&self, kind: Kind, permissions: u32) -> (u32, u32) {
         let shown = (kind, permissions) == (Kind::Directory, 0o555)
             || self.space().is_some_and(|space| space.dumpable() == 1);
@@ -287,7 +289,7 @@ impl Subject {
     }
 }
 
-/// A name's bytes, up to the first zero.
+/// The bytes of a name up to the first zero.
 pub fn trim(name: &[u8; 16]) -> &[u8] {
     name.split(|&byte| byte == 0).next().unwrap_or_default()
 }

@@ -19,7 +19,7 @@ use Node::{Directory, File, Link, Opened, Private, Records, Setting};
 use core::fmt;
 use crossings::Kind;
 
-/// The members of the root besides the processes.
+/// The members of the root other than processes.
 pub const ROOT: &[(&str, Node)] = &[
     ("buddyinfo", File(zones::blocks)),
     ("cmdline", File(cmdline)),
@@ -77,11 +77,11 @@ pub const ROOT: &[(&str, Node)] = &[
 
 /// The counts of the reader's counting group.
 fn crossings(text: &mut Text) {
-    // Counts that find no room are reported when the whole text is done.
+    // Counts without room are reported when the whole text is written.
     _ = count_groups::write(current().process(), text);
 }
 
-/// The writer counts anew.
+/// Resets the counts of the writer's counting group.
 fn renew_crossings(bytes: &[u8]) -> Result<()> {
     match bytes.trim_ascii() {
         b"new" => count_groups::move_to_new_group(),
@@ -132,7 +132,7 @@ fn filesystems(text: &mut Text) {
     }
 }
 
-/// Interrupts of each kind on each CPU: those of devices are counted together.
+/// Interrupts of each kind on each CPU: the interrupts of devices are counted together.
 fn interrupts(text: &mut Text) {
     let cpus = || arch::cpu::online().map(Cpu::index);
     put!(text, "{:11}", "");
@@ -149,14 +149,14 @@ fn interrupts(text: &mut Text) {
     }
 }
 
-/// The kinds of interrupts, with a label and a name as those that Linux has for each.
+/// The kinds of interrupts, each with a label and a name in Linux's style.
 const INTERRUPTS: [(&str, Kind, &str); 3] = [
     ("LOC", Kind::InterruptTimer, "Local timer interrupts"),
     ("IPI", Kind::InterruptIpi, "Inter-processor interrupts"),
     ("DEV", Kind::InterruptDevice, "Device interrupts"),
 ];
 
-/// Linux's table of what interrupts leave to be done later. Here they leave nothing: none ever was.
+/// Linux's table of deferred interrupt work. Nothing is deferred here, so all counts are zero.
 fn softirqs(text: &mut Text) {
     const KINDS: [&str; 10] = [
         "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER",
@@ -186,8 +186,8 @@ fn loadavg(text: &mut Text) {
     put!(text, "{running}/{all} {}\n", pid_table::last());
 }
 
-/// The classes of locks that were taken, by the lines that make them, and each order that was seen:
-/// the outer and the inner lock.
+/// The classes of locks, named by the lines that create them, and each order of two classes that
+/// was seen: the outer and the inner lock.
 #[cfg(debug_assertions)]
 fn lockdep(text: &mut Text) {
     use crate::sync::lockdep::{each_class, each_order};
@@ -222,7 +222,7 @@ fn meminfo(text: &mut Text) {
     }
 }
 
-/// The memory of the one node, as in sysfs.
+/// The memory of the only node, as in sysfs.
 pub fn node_meminfo(text: &mut Text) {
     let (total, free) = (frame::total(), frame::free_count());
     let used = total.saturating_sub(free);
@@ -232,15 +232,15 @@ pub fn node_meminfo(text: &mut Text) {
     put_held(text, NODE, frame::held());
 }
 
-/// The beginning of a node's lines.
+/// The prefix of a node's lines.
 const NODE: &str = "Node 0 ";
 
 fn put_frames(text: &mut Text, head: &str, name: &str, frames: usize) {
     memory::put_kib(text, head, name, frames * (PAGE_SIZE / 1024));
 }
 
-/// The uses of memory. Pages of files that are not in the page cache are memory that their files
-/// consist of, and count as shared; nothing is swapped.
+/// The uses of memory. Pages of files that are not in the page cache are the files' only storage,
+/// and count as shared. Nothing is swapped.
 fn put_held(text: &mut Text, head: &str, held: Held) {
     let Held {
         file,
@@ -321,7 +321,7 @@ fn version(text: &mut Text) {
     put!(text, "{}", uts::BANNER);
 }
 
-/// Counts of the memory.
+/// Counts about memory.
 pub fn vmstat(text: &mut Text) {
     let cache = Stats::now();
     put!(

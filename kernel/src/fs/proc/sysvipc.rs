@@ -17,8 +17,8 @@ pub const FILES: &[(&str, Node)] = &[
     ("shm", Node::Records(segments)),
 ];
 
-/// Writes the line of the next object: the columns of all kinds, then those that `rest` writes.
-/// Before the first object comes the line that names the columns.
+/// Writes the line of the next object: the columns that all kinds have, then those that `rest`
+/// writes. Before the first object it writes the line with the column names.
 fn line<T: Object>(
     place: u64,
     text: &mut Text,

@@ -19,7 +19,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// The directory with the inode `own`.
+    /// Creates the directory with the inode `own`.
     pub fn new(own: ProcInode) -> Self {
         Directory {
             own,
@@ -27,7 +27,7 @@ impl Directory {
         }
     }
 
-    /// Whether the process is in a network still.
+    /// Whether the process is still in a network namespace.
     fn is_in(&self) -> bool {
         self.own
             .who

@@ -9,7 +9,7 @@ use crate::task::clock;
 use crate::task::sched::cond_resched_killable;
 use crate::task::timer::{self, Expiry};
 
-/// The clock of the times below: there is one, CLOCK_MONOTONIC.
+/// The clock of the times below: the only one, CLOCK_MONOTONIC.
 const CLOCK: &str = " clock 0:
   .base:       0000000000000000
   .index:      0

@@ -11,8 +11,8 @@ use crate::task::{Sleep, current};
 use linux_raw_sys::general::CAP_SYS_ADMIN;
 use machine::kallsyms::Frame;
 
-/// syscall: the number of the call that it is in, its arguments, the stack pointer, and where the
-/// program goes on.
+/// syscall: the number of the current system call, its arguments, the stack pointer, and the
+/// address where the program resumes.
 pub fn call(subject: &Subject, text: &mut Text) -> Result<()> {
     let Some(thread) = &subject.thread else {
         put!(text, "-1 0x0 0x0\n");
@@ -31,11 +31,10 @@ pub fn call(subject: &Subject, text: &mut Text) -> Result<()> {
     Ok(())
 }
 
-/// Callers that are shown at most (MAX_STACK_TRACE_DEPTH).
+/// The maximum number of callers shown (MAX_STACK_TRACE_DEPTH).
 const DEPTH: usize = 64;
 
-/// Calls `f` with each caller of what a thread sleeps in, the innermost first, until it returns
-/// false.
+/// Calls `f` with each frame of a sleeping thread's stack, innermost first, until it returns false.
 fn each_caller(subject: &Subject, mut f: impl FnMut(Frame) -> bool) {
     let mut callers = [0; DEPTH];
     let found = subject
@@ -50,14 +49,14 @@ fn each_caller(subject: &Subject, mut f: impl FnMut(Frame) -> bool) {
     }
 }
 
-/// stack: for those with CAP_SYS_ADMIN when they opened it.
+/// stack: readable for programs that had CAP_SYS_ADMIN when they opened it.
 pub struct Stack {
     who: Task,
     admitted: bool,
 }
 
 impl Stack {
-    /// As the current thread opens it.
+    /// The file, opened by the current thread.
     pub fn new(who: Task) -> Self {
         let admitted = current().with_credentials(|own| own.can(CAP_SYS_ADMIN));
         Stack { who, admitted }
@@ -82,7 +81,7 @@ impl Content for Stack {
 /// The functions that put their callers to sleep.
 const SLEEPS: [&str; 3] = ["::sched::", "::wait_queue::", "::arch::"];
 
-/// wchan: the function that sleeps.
+/// wchan: the function in which the thread sleeps.
 pub fn channel(subject: &Subject, text: &mut Text) -> Result<()> {
     let before = text.len();
     if subject.may_look() {

@@ -16,7 +16,7 @@ pub fn blocks(text: &mut Text) {
     put!(text, "\n");
 }
 
-/// zoneinfo. Frames that a CPU keeps ready are its own: they are not shown.
+/// zoneinfo. Frames in a CPU's own reserve are not shown.
 pub fn zones(text: &mut Text) {
     let Held {
         file, anonymous, ..
@@ -68,8 +68,8 @@ fn put_counts(text: &mut Text, counts: &[(&str, usize)]) {
     }
 }
 
-/// Free memory is not grouped by mobility. Linux shows it so where there is too little memory to
-/// group.
+/// Free memory is not grouped by mobility. Linux shows it this way if there is too little memory
+/// for groups.
 const TYPES: [&str; 4] = ["Unmovable", "Movable", "Reclaimable", "HighAtomic"];
 /// The size of a page block, as a power of two of frames: a huge page (pageblock_order).
 const GROUP: u32 = 9;
@@ -106,7 +106,7 @@ pub fn types(text: &mut Text) {
     put!(text, "\n");
 }
 
-/// numastat of the node. Nothing is counted, as on Linux where vm.numa_stat is 0.
+/// numastat of the node. Nothing is counted, as on Linux with vm.numa_stat = 0.
 pub fn numa(text: &mut Text) {
     for name in [
         "numa_hit",

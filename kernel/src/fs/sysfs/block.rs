@@ -154,7 +154,7 @@ fn discard_max_bytes(number: usize, text: &mut Text) {
     })
 }
 
-/// The lowest device number from `first` on of those that are `wanted`.
+/// The lowest device number, from `first` on, of a volume that is `wanted`.
 fn from(first: usize, wanted: impl Fn(&Arc<Volume>) -> bool) -> Option<usize> {
     let all = volume::all();
     let numbers = all.iter().filter(|volume| wanted(volume));
@@ -162,7 +162,7 @@ fn from(first: usize, wanted: impl Fn(&Arc<Volume>) -> bool) -> Option<usize> {
     numbers.filter(|&number| number >= first).min()
 }
 
-/// Calls `write` with a disk or partition, if it is still there.
+/// Calls `write` with a disk or partition, if it still exists.
 fn of(number: usize, write: impl FnOnce(&Volume)) {
     if let Some(volume) = volume::find(number as u64) {
         write(&volume);

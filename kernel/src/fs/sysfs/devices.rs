@@ -15,8 +15,8 @@ macro_rules! link {
     };
 }
 
-/// The directories of these devices, by class: name, numbers, and the permissions that udev is to
-/// give the node, where they are not 0600.
+/// The directories of these devices by class: name, numbers, and the permissions that udev gives
+/// the node if they are not 0600.
 macro_rules! devices {
     ($($class:literal {
         $($name:literal $major:literal $minor:literal $($mode:literal)?;)*

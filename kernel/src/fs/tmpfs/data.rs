@@ -22,28 +22,29 @@ use linux_raw_sys::general::{
 };
 use radix::Radix;
 
-/// The content of a file. Reads take no lock across a copy; writes exclude each other.
+/// The content of a file. Readers hold no lock while they copy; writers exclude each other.
 pub struct Data {
     pages: Mutex<Radix<FrameRef>>,
     size: AtomicU64,
     writing: SleepMutex<()>,
     /// F_SEAL_ bits.
     seals: AtomicU32,
-    /// How many write it, or run it.
+    /// Counts those that have it open for writing, or run it.
     pub writers: Writers,
-    /// The address spaces that map it.
+    /// The address spaces that map the file.
     reverse_map: ReverseMap,
     number: Number,
-    /// When a program last began to write what it maps, in ticks; 0 once that was recorded.
+    /// When a program last began to write to a mapping of the file, in ticks; 0 once that is
+    /// recorded.
     written: AtomicU64,
-    /// The count of its file system's pages.
+    /// Counts the pages of its file system.
     quota: Arc<Quota>,
 }
 
-/// Pages that are freed at a time.
+/// The number of pages freed at a time.
 const PUNCHED: usize = 1024;
 
-/// The page of a byte, and where in it the byte lies.
+/// The page of a byte, and the byte's offset in it.
 fn split(position: u64) -> (usize, usize) {
     (
         (position / PAGE_SIZE as u64) as usize,
@@ -52,7 +53,7 @@ fn split(position: u64) -> (usize, usize) {
 }
 
 impl Data {
-    /// An empty file with these seals (`F_SEAL_SEAL`: they stay as they are).
+    /// An empty file with these seals (with `F_SEAL_SEAL` they cannot change).
     pub const fn new(seals: u32, quota: Arc<Quota>) -> Self {
         Data {
             pages: Mutex::new(Radix::new()),
@@ -72,7 +73,8 @@ impl Data {
         self.seals.load(Acquire)
     }
 
-    /// When a program last began to write what it maps, in ticks, unless that was recorded already.
+    /// When a program last began to write to a mapping of the file, in ticks, if that is not
+    /// recorded yet.
     pub fn take_written(&self) -> Option<u64> {
         match self.written.load(Relaxed) {
             0 => None,
@@ -80,15 +82,15 @@ impl Data {
         }
     }
 
-    /// Adds the seals that `choose` returns, and then drops the lock returned with them; EPERM when
-    /// F_SEAL_SEAL is set, EBUSY where a mapping may write although the new seals forbid it.
+    /// Adds the seals that `choose` returns, and then drops the lock returned with them. EPERM if
+    /// F_SEAL_SEAL is set, EBUSY if a mapping may write although the new seals forbid it.
     pub fn seal<H>(&self, choose: impl FnOnce() -> (u32, H)) -> Result<()> {
         let _alone = self.writing.lock_killable()?;
         if self.seals() & F_SEAL_SEAL != 0 {
             return Err(Errno::EPERM);
         }
         let (seals, held) = choose();
-        // Before the look at mappings: a later mmap looks at the seals again.
+        // Set before mappings are examined: a later mmap checks the seals again.
         let new = seals & !self.seals.fetch_or(seals, AcqRel);
         drop(held);
         if new & F_SEAL_WRITE != 0 && self.reverse_map.may_write() {
@@ -98,7 +100,7 @@ impl Data {
         Ok(())
     }
 
-    /// EPERM when a seal forbids to change the size so.
+    /// EPERM if a seal forbids the change to this size.
     fn check_resize(&self, size: u64) -> Result<()> {
         let forbidden = match size.cmp(&self.size()) {
             Ordering::Less => F_SEAL_SHRINK,
@@ -112,7 +114,7 @@ impl Data {
         }
     }
 
-    /// EPERM when a seal forbids writing.
+    /// EPERM if a seal forbids writing.
     fn check_write(&self) -> Result<()> {
         if self.seals() & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) == 0 {
             Ok(())
@@ -126,7 +128,7 @@ impl Data {
         self.size.load(Acquire)
     }
 
-    /// Pages that it occupies.
+    /// The number of pages that the file occupies.
     pub fn occupied(&self) -> u64 {
         self.pages.lock().len() as u64
     }
@@ -135,7 +137,8 @@ impl Data {
         self.pages.lock().get(index).cloned()
     }
 
-    /// The page `index`, made where there was a hole. `whole`: the caller overwrites all of it.
+    /// The page `index`, which is created if it is a hole. `whole`: the caller overwrites all of
+    /// it.
     #[inline]
     fn page_or_new(&self, index: usize, whole: bool) -> Result<FrameRef> {
         match self.page(index) {
@@ -144,8 +147,8 @@ impl Data {
         }
     }
 
-    /// Makes the page of a hole. A function of its own, so that a fault on a present page needs no
-    /// stack for it.
+    /// Creates the page of a hole. This is a separate function so that a fault on a present page
+    /// does not use its stack.
     #[inline(never)]
     fn page_for_hole(&self, index: usize, whole: bool, may_grow: bool) -> Result<FrameRef> {
         shmem_account::check_room()?;
@@ -157,14 +160,14 @@ impl Data {
         self.insert(index, fresh, may_grow)
     }
 
-    /// Puts `fresh` where there was a hole, and returns the page that is there now. ENXIO beyond
-    /// the file's end, unless it `may_grow`.
+    /// Puts `fresh` in place of a hole, and returns the page that is there now. ENXIO beyond the
+    /// end of the file, unless it `may_grow`.
     fn insert(&self, index: usize, fresh: FrameRef, may_grow: bool) -> Result<FrameRef> {
         let mut pages = self.pages.lock();
         if let Some(page) = pages.get(index) {
             return Ok(page.clone());
         }
-        // A truncation sets the size before it takes the lock to look for pages.
+        // A truncation sets the size before it takes the lock to find pages.
         if !may_grow && index as u64 >= super::pages(self.size()) {
             return Err(Errno::ENXIO);
         }
@@ -220,7 +223,8 @@ impl Data {
         Ok(total)
     }
 
-    /// Writes at `position`, or at the end. Returns how much, and the position after it.
+    /// Writes at `position`, or at the end. Returns the number of bytes written, and the position
+    /// after them.
     pub fn write(&self, from: &mut Source, position: Option<u64>) -> Result<(usize, u64)> {
         let _alone = self.writing.lock_killable()?;
         let start = position.unwrap_or_else(|| self.size());
@@ -254,7 +258,7 @@ impl Data {
         Ok((total, start + total as u64))
     }
 
-    /// Appends `bytes` of the kernel's, from an archive.
+    /// Appends `bytes`, which the kernel has read from an archive.
     pub fn fill(&self, bytes: &[u8]) -> Result<()> {
         for (index, chunk) in bytes.chunks(PAGE_SIZE).enumerate() {
             self.page_or_new(index, chunk.len() == PAGE_SIZE)?
@@ -264,12 +268,12 @@ impl Data {
         Ok(())
     }
 
-    /// Changes the length. A part that is cut off reads as zeroes when the file grows again.
+    /// Changes the length. A part that is cut off reads as zeroes if the file grows again.
     pub fn truncate(&self, size: u64) -> Result<()> {
         let _alone = self.writing.lock_killable()?;
         self.check_resize(size)?;
         let old = self.size.swap(size, AcqRel);
-        // fallocate(2) may have made pages beyond the end of a file that stays as long as it was.
+        // fallocate(2) may have created pages beyond the end of a file without changing its size.
         if size <= old {
             self.punch_pages(super::pages(size), u64::MAX);
             self.reverse_map
@@ -305,7 +309,7 @@ impl Data {
         }
     }
 
-    /// Makes a hole.
+    /// Punches a hole.
     pub fn punch(&self, offset: u64, len: u64) -> Result<()> {
         let _alone = self.writing.lock_killable()?;
         self.check_write()?;
@@ -330,17 +334,17 @@ impl Data {
         }
     }
 
-    /// Gives every page of the range memory; `grow` moves the end of the file there.
+    /// Allocates every page of the range; `grow` moves the end of the file to the end of the range.
     pub fn allocate(&self, offset: u64, len: u64, grow: bool) -> Result<()> {
         let _alone = self.writing.lock_killable()?;
         let end = offset
             .checked_add(len)
             .filter(|&end| end <= i64::MAX as u64)
             .ok_or(Errno::EFBIG)?;
-        // Also where it keeps its size, as on Linux.
+        // Also if the file keeps its size, as on Linux.
         self.check_resize(end.max(self.size()))?;
         let indices = (offset / PAGE_SIZE as u64) as usize..super::pages(end) as usize;
-        // An allocation that cannot succeed is refused before any page is looked for.
+        // An allocation that cannot succeed is refused before any page is examined.
         self.check_room(indices.len().saturating_sub(self.occupied() as usize))?;
         let mut holes = 0;
         for index in indices.clone() {
@@ -359,13 +363,13 @@ impl Data {
         Ok(())
     }
 
-    /// Refuses so many more pages where there is no room for them.
+    /// Fails if there is no room for `count` more pages.
     fn check_room(&self, count: usize) -> Result<()> {
         self.quota.check_room(count as u64)?;
         shmem_account::check_room_for(count)
     }
 
-    /// Makes a page of each hole among `indices`, and notes those that it `made`.
+    /// Creates a page for each hole among `indices`, and records those ranges in `made`.
     fn fill_holes(&self, indices: Range<usize>, made: &mut Vec<Range<usize>>) -> Result<()> {
         for index in indices {
             cond_resched_interruptible()?;
@@ -375,7 +379,7 @@ impl Data {
             shmem_account::check_room()?;
             let fresh = frame::alloc_zeroed()?;
             made.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-            // A program that maps the file may have been quicker.
+            // A program that maps the file may have created the page first.
             if self.insert(index, fresh.clone(), true)?.phys() != fresh.phys() {
                 continue;
             }
@@ -387,7 +391,7 @@ impl Data {
         Ok(())
     }
 
-    /// Makes pages holes again, except pages that are mapped, or that a program wrote meanwhile.
+    /// Turns pages back into holes, except pages that are mapped or that a program wrote meanwhile.
     fn take_back(&self, made: &[Range<usize>]) {
         for index in made.iter().cloned().flatten() {
             let mut pages = self.pages.lock();
@@ -400,7 +404,7 @@ impl Data {
         }
     }
 
-    /// lseek(2), holes included.
+    /// lseek(2), including holes.
     pub fn seek(&self, position: u64, offset: i64, whence: Whence) -> Result<u64> {
         let size = self.size();
         let place = seek_in(size, position, offset, whence)?;
@@ -433,7 +437,7 @@ impl Data {
     }
 }
 
-/// Whether nobody else has a page, and a hole would read the same.
+/// Whether nobody else references a page, and a hole would read the same.
 fn is_unused(page: &FrameRef) -> bool {
     page.is_unique() && page.words().iter().all(|word| word.load(Relaxed) == 0)
 }
@@ -471,7 +475,7 @@ impl PageSource for Data {
 
     #[inline]
     fn written(&self) {
-        // A fault does no more than that: a reader of the time works it out.
+        // A fault does no more than that: a reader of the time converts it.
         self.written.store(time::now_ticks(), Relaxed);
     }
 

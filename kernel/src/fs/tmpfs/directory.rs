@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 /// A dentry of a directory.
 pub struct Child {
     dentry: Arc<Dentry>,
-    /// Its position for getdents: it stays while others come and go.
+    /// Its position for getdents, which stays the same while other entries come and go.
     position: u64,
 }
 
@@ -21,7 +21,7 @@ pub type Names = HashMap<Arc<[u8]>, Child>;
 /// Names to dentries, and the order in which they were added.
 pub struct Directory {
     by_name: Names,
-    /// By position: a tree, so that a change never moves all of them.
+    /// By position. This is a tree, so that no change moves all entries.
     by_position: BTreeMap<u64, Arc<Dentry>>,
     next: u64,
 }
@@ -39,7 +39,7 @@ impl Directory {
         }
     }
 
-    /// How many names it has.
+    /// The number of names.
     pub fn len(&self) -> usize {
         self.by_name.len()
     }
@@ -50,13 +50,13 @@ impl Directory {
         self.by_name.get(name).map(|child| &child.dentry)
     }
 
-    /// Makes sure that the next `insert` finds room.
+    /// Reserves room for the next `insert`.
     pub fn reserve(&mut self) -> Result<()> {
         self.by_name.try_reserve(1).map_err(|_| Errno::ENOSPC)?;
         check_room().map_err(|_| Errno::ENOSPC)
     }
 
-    /// Adds a dentry under a name that is not there yet, in the room that `reserve` made.
+    /// Adds a dentry under a name that does not exist yet, in the room that `reserve` made.
     pub fn insert(&mut self, name: Arc<[u8]>, dentry: Arc<Dentry>) {
         let position = self.next;
         self.next += 1;
@@ -71,7 +71,7 @@ impl Directory {
         Some(child.dentry)
     }
 
-    /// Puts `dentry` in the place of the one called `name`.
+    /// Puts `dentry` in place of the one called `name`.
     pub fn replace(&mut self, name: &[u8], dentry: Arc<Dentry>) -> Option<Arc<Dentry>> {
         let child = self.by_name.get_mut(name)?;
         let old = core::mem::replace(&mut child.dentry, dentry.clone());
@@ -79,8 +79,8 @@ impl Directory {
         Some(old)
     }
 
-    /// Takes the last dentry out, because the file system goes, and the names, which the caller
-    /// lets go of without the lock.
+    /// Takes out the last dentry, since the file system is being destroyed; also returns the names,
+    /// which the caller drops without the lock.
     pub fn pop(&mut self) -> (Names, Option<Arc<Dentry>>) {
         let names = core::mem::replace(&mut self.by_name, hash::new());
         (names, self.by_position.pop_last().map(|(_, last)| last))
@@ -93,7 +93,7 @@ impl Directory {
     }
 }
 
-/// Emits `.` and `..` and then what `next(position)` gives, from `position` on.
+/// Emits `.` and `..` and then the entries that `next(position)` returns, from `position` on.
 pub fn read(
     here: &Arc<Dentry>,
     position: u64,

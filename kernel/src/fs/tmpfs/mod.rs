@@ -32,24 +32,24 @@ use linux_raw_sys::general::{O_LARGEFILE, O_RDWR, S_IFDIR};
 /// The magic number of tmpfs in statfs(2).
 const MAGIC: u64 = 0x0102_1994;
 
-/// Bytes that an inode counts as (BOGO_INODE_SIZE).
+/// The number of bytes that an inode counts as (BOGO_INODE_SIZE).
 const INODE: u64 = 1024;
 
 /// The root's default permissions.
 const USUAL_PERMISSIONS: u32 = 0o1777;
 
-/// One tmpfs: the data that its inodes share.
+/// A tmpfs: the data that its inodes share.
 pub struct Tmpfs {
     device: u64,
     next_inode: AtomicU64,
     pages: Arc<Quota>,
-    /// Bytes of inodes and their extended attributes.
+    /// The bytes of inodes and their extended attributes.
     inodes: Quota,
-    /// The root's permissions and owner, as they were asked for.
+    /// The root's permissions and owner, as requested.
     permissions: u32,
     owner: (u32, u32),
     noswap: bool,
-    /// Held while a name goes from one directory to another (Linux's s_vfs_rename_mutex).
+    /// Held while a name moves from one directory to another (Linux's s_vfs_rename_mutex).
     rename: SleepMutex<()>,
 }
 
@@ -79,10 +79,10 @@ impl Tmpfs {
         Dentry::named(root, None, b"")
     }
 
-    /// Changes the limits that are said.
+    /// Changes the limits that are given.
     ///
     /// # Errors
-    /// EINVAL: more is used, there was no limit, or `noswap` is not as it was.
+    /// EINVAL: more is used, there was no limit before, or `noswap` differs.
     pub fn limit(&self, options: &Options) -> Result<()> {
         if options.noswap != self.noswap {
             return Err(Errno::EINVAL);
@@ -97,7 +97,7 @@ impl Tmpfs {
         Ok(())
     }
 
-    /// Without a limit, all of memory is its size.
+    /// Without a limit, the size is all of memory.
     fn stat(&self) -> FsStat {
         let (blocks, free) = match self.pages.state() {
             Some((limit, used)) => (limit, limit.saturating_sub(used)),
@@ -119,8 +119,7 @@ impl Tmpfs {
     }
 }
 
-/// An open file that is in no directory (memfd_create). Without `sealing` its seals can't be
-/// changed.
+/// An open file that is in no directory (memfd_create). Without `sealing` its seals cannot change.
 pub fn memory_file(name: &[u8], permissions: u32, seals: u32) -> Result<Arc<File>> {
     static FS: Mutex<Option<Arc<Tmpfs>>> = Mutex::new(None);
     let known = FS.lock().clone();
@@ -139,14 +138,15 @@ pub fn memory_file(name: &[u8], permissions: u32, seals: u32) -> Result<Arc<File
     File::open(dentry, OpenFlags(O_RDWR | O_LARGEFILE))
 }
 
-/// The inode of a dentry, where that is a tmpfs's.
+/// The inode of a dentry, if it belongs to a tmpfs.
 pub fn node_of(dentry: &Dentry) -> Option<Arc<Node>> {
     let inode: Arc<dyn Any + Send + Sync> = dentry.inode().clone();
     inode.downcast().ok()
 }
 
 impl fmt::Display for Tmpfs {
-    /// The options that are not the usual ones, as /proc/PID/mounts has them, each after a comma.
+    /// Formats the options that differ from the defaults as in /proc/PID/mounts, each after a
+    /// comma.
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         let usual = Options::default_limit();
         let pages = self.pages.state().map_or(0, |(limit, _)| limit);
@@ -176,12 +176,12 @@ impl fmt::Display for Tmpfs {
     }
 }
 
-/// Bytes that so many inodes count as.
+/// The number of bytes that `count` inodes count as.
 fn bytes_of_inodes(count: u64) -> u64 {
     count.saturating_mul(INODE)
 }
 
-/// Bytes to pages, rounded up.
+/// Converts bytes to pages, rounded up.
 fn pages(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE_SIZE as u64)
 }

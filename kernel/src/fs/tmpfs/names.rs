@@ -16,14 +16,14 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::task::sched::cond_resched;
 use alloc::sync::Arc;
 
-/// Both directories of a rename, locked; `into` is none where they are one.
+/// Both directories of a rename, locked; `into` is None if they are the same.
 struct Locked<'a> {
     from: MutexGuard<'a, Directory>,
     into: Option<MutexGuard<'a, Directory>>,
 }
 
 impl<'a> Locked<'a> {
-    /// Locks `into` first where it lies `above`.
+    /// Locks both; `into` first if it is `above` the other.
     fn new(from: &'a Mutex<Directory>, into: &'a Mutex<Directory>, above: bool) -> Self {
         if core::ptr::eq(from, into) {
             let (from, into) = (from.lock(), None);
@@ -44,7 +44,7 @@ impl<'a> Locked<'a> {
     }
 }
 
-/// ESTALE unless `directory` has `dentry` under `name`, or nothing where that is none.
+/// ESTALE unless `directory` has `dentry` under `name`, or no such name if `dentry` is None.
 fn check_same(directory: &Directory, name: &[u8], dentry: Option<&Arc<Dentry>>) -> Result<()> {
     let same = match (directory.get(name), dentry) {
         (Some(found), Some(dentry)) => Arc::ptr_eq(found, dentry),
@@ -53,7 +53,7 @@ fn check_same(directory: &Directory, name: &[u8], dentry: Option<&Arc<Dentry>>) 
     if same { Ok(()) } else { Err(Errno::ESTALE) }
 }
 
-/// How many links a directory gets when it has `dentry` in it.
+/// The number of links that a directory gets from the entry `dentry`.
 fn links_of(dentry: &Dentry) -> i32 {
     i32::from(dentry.kind() == Kind::Directory)
 }
@@ -90,12 +90,12 @@ impl Node {
         Ok(())
     }
 
-    /// The name `dentry` of this inode, which has to be empty where it is a directory, is no more.
+    /// Marks the name `dentry` of this inode as removed. A directory must be empty.
     fn retire(&self, dentry: &Dentry) -> Result<()> {
         if dentry.is_covered() {
             return Err(Errno::EBUSY);
         }
-        // Held until the dentry is marked: nothing is added meanwhile.
+        // Held until the dentry is marked, so that nothing is added meanwhile.
         let content = self.directory().ok().map(Mutex::lock);
         if content.as_ref().is_some_and(|content| content.len() > 0) {
             return Err(Errno::ENOTEMPTY);
@@ -107,13 +107,13 @@ impl Node {
         Ok(())
     }
 
-    /// The device that takes the name of `source` in this directory (RENAME_WHITEOUT).
+    /// The device that replaces the name of `source` in this directory (RENAME_WHITEOUT).
     fn whiteout(&self, here: &Arc<Dentry>, source: &Dentry) -> Result<Arc<Dentry>> {
         let node = self.make(WHITEOUT)?;
         Dentry::new(node, Some(here.clone()), source.name())
     }
 
-    /// Moves `source` from this directory `here` to `name` in `there`, which has `occupant` now.
+    /// Moves `source` from this directory `here` to `name` in `there`, where `occupant` is now.
     pub(super) fn rename_name(
         &self,
         (here, source): (&Arc<Dentry>, &Arc<Dentry>),
@@ -187,7 +187,7 @@ impl Node {
     }
 
     /// Removes `old` from this directory, whose `content` is locked, to make way for `source`.
-    /// Returns the links that the directory had through it.
+    /// Returns the number of links that the directory had through it.
     fn replace_existing(
         &self,
         old: &Dentry,
@@ -204,9 +204,9 @@ impl Node {
         Ok(links_of(old))
     }
 
-    /// Takes the tree below this directory apart, whose dentries and directories hold one another.
-    /// Depth-first, through the dentries' own directories: a program decides the depth and the size
-    /// of the tree. Other threads run meanwhile.
+    /// Takes the tree below this directory apart, since its dentries and directories hold
+    /// references to one another. It goes depth-first through the dentries' own directories,
+    /// because a program decides the depth and the size of the tree. Other threads run meanwhile.
     pub fn tear_down(&self, here: &Arc<Dentry>) {
         let mut at = here.clone();
         loop {

@@ -34,8 +34,8 @@ enum Content {
     Socket,
 }
 
-/// Beside the permissions, so that a write tests both at once: the inode has capabilities as a
-/// program.
+/// The inode has file capabilities. The flag is kept with the permissions, so that a write tests
+/// both at once.
 const CAPABLE: u32 = 1 << 31;
 
 struct Meta {
@@ -57,7 +57,7 @@ pub struct Node {
     meta: Mutex<Meta>,
     xattrs: Xattrs,
     content: Content,
-    /// Whether the inode is in no directory yet, and allowed to be linked into one (O_TMPFILE).
+    /// Whether the inode is in no directory yet and may be linked into one (O_TMPFILE).
     linkable: AtomicBool,
     write_hint: AtomicU8,
 }
@@ -69,7 +69,7 @@ impl Drop for Node {
 }
 
 impl Node {
-    /// A new inode of `mode`, in no directory yet.
+    /// Creates an inode of `mode`, in no directory yet.
     pub fn new(fs: Arc<Tmpfs>, mode: u32, rdev: u64, owner: (u32, u32)) -> Result<Arc<Self>> {
         let content = match Kind::of_mode(mode).ok_or(Errno::EINVAL)? {
             Kind::Directory => Content::Directory(Mutex::new(Directory::new())),
@@ -113,7 +113,7 @@ impl Node {
         })
     }
 
-    /// The inode's attributes, by now.
+    /// The inode's attributes, brought up to date.
     fn meta(&self) -> MutexGuard<'_, Meta> {
         if let Content::Fifo(fifo) = &self.content {
             fifo.note_uses(|take| {
@@ -139,12 +139,12 @@ impl Node {
         &self.fs
     }
 
-    /// A new inode for this file system, not yet in a directory.
+    /// Creates an inode of this file system, not yet in a directory.
     pub fn new_node(&self, mode: u32, rdev: u64, owner: (u32, u32)) -> Result<Arc<Self>> {
         Self::new(self.fs.clone(), mode, rdev, owner)
     }
 
-    /// A new symbolic link for this file system, not yet in a directory.
+    /// Creates a symbolic link of this file system, not yet in a directory.
     pub fn new_symlink(&self, target: &[u8], owner: (u32, u32)) -> Result<Arc<Self>> {
         let mut path = Vec::new();
         path.try_reserve_exact(target.len())
@@ -158,7 +158,7 @@ impl Node {
         )
     }
 
-    /// An inode that the calling thread makes in this directory, not yet linked there.
+    /// Creates an inode in this directory for the calling thread, not yet linked there.
     pub(super) fn make(&self, new: New) -> Result<Arc<Self>> {
         let mode = if let New::Node(mode, _) = new {
             mode
@@ -172,7 +172,7 @@ impl Node {
         }
     }
 
-    /// An inode of memfd_create: a regular file in no directory.
+    /// Creates the inode of memfd_create: a regular file in no directory.
     pub fn anonymous_file(fs: Arc<Tmpfs>, permissions: u32, seals: u32) -> Result<Arc<Self>> {
         let data = Data::new(seals, fs.pages.clone());
         let owner = current().with_credentials(|who| (who.fsuid, who.fsgid));
@@ -181,13 +181,13 @@ impl Node {
         Ok(node)
     }
 
-    /// Adds seals to a regular file. F_SEAL_EXEC on an executable file also seals its content.
+    /// Adds seals to a regular file. On an executable file, F_SEAL_EXEC also seals its content.
     pub fn seal(&self, seals: u32) -> Result<()> {
         const UNCHANGED: u32 = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE;
         if seals & !(UNCHANGED | F_SEAL_SEAL | F_SEAL_EXEC) != 0 {
             return Err(Errno::EINVAL);
         }
-        // The attributes stay locked until the seals are set: chmod looks at these.
+        // The attributes stay locked until the seals are set, because chmod checks the seals.
         self.data()?.seal(|| {
             let meta = self.meta();
             let executable = seals & F_SEAL_EXEC != 0 && meta.mode & 0o111 != 0;
@@ -212,7 +212,7 @@ impl Node {
         }
     }
 
-    /// The node behind `inode`, when it is of the same file system.
+    /// The node behind `inode`, if it is on the same file system.
     pub(super) fn sibling(&self, inode: &Arc<dyn Inode>) -> Result<Arc<Node>> {
         let inode: Arc<dyn Any + Send + Sync> = inode.clone();
         let node = inode.downcast::<Node>().map_err(|_| Errno::EXDEV)?;
@@ -223,7 +223,7 @@ impl Node {
         }
     }
 
-    /// The content of this directory changed; it has `links` more.
+    /// Records a change of this directory's content, with `links` more links.
     pub(super) fn touched(&self, links: i32) {
         let mut meta = self.meta();
         meta.links = meta.links.wrapping_add_signed(links);
@@ -254,7 +254,8 @@ impl Node {
         }
     }
 
-    /// Its content changed: sets the times and clears set-user-ID, set-group-ID and capabilities.
+    /// Records a change of the content: sets the times and clears set-user-ID, set-group-ID and
+    /// capabilities.
     fn modified(&self) {
         let mut meta = self.meta();
         meta.modified = Time::now();
@@ -270,7 +271,7 @@ impl Node {
         }
     }
 
-    /// Removes the file's capabilities, as it is given away or written to.
+    /// Removes the file's capabilities, since its owner changes or it is written.
     fn lose_capabilities(&self, meta: &mut Meta) {
         if meta.mode & CAPABLE != 0 {
             meta.mode &= !CAPABLE;
@@ -282,8 +283,8 @@ impl Node {
     }
 }
 
-/// The mode and the owner of an inode that the calling thread makes in a directory of mode `own`
-/// and group `gid`.
+/// The mode and the owner of an inode that the calling thread creates in a directory with the mode
+/// `own` and the group `gid`.
 pub fn inherit(own: u32, gid: u32, mode: u32) -> (u32, (u32, u32)) {
     current().with_credentials(|who| {
         if own & S_ISGID == 0 {
@@ -301,8 +302,8 @@ pub fn inherit(own: u32, gid: u32, mode: u32) -> (u32, (u32, u32)) {
     })
 }
 
-/// The mode of a file of `group` without the bits that make a program act as its owner or its
-/// group, as `who` leaves it by writing to it (setattr_should_drop_sgid).
+/// The mode of a file of `group` after a write by `who`: without the set-user-ID and set-group-ID
+/// bits, where they are to be cleared (setattr_should_drop_sgid).
 pub fn without_set_id(mode: u32, group: u32, who: &Credentials) -> u32 {
     let group = if mode & S_IXGRP != 0 || !who.keeps_set_group(group) {
         S_ISGID
@@ -433,7 +434,7 @@ impl Inode for Node {
         if node.kind == Kind::Directory {
             return Err(Errno::EPERM);
         }
-        // A name takes memory: each but the first counts as an inode, as on Linux.
+        // A name takes memory: every name after the first counts as an inode, as on Linux.
         let first = {
             let mut meta = node.meta();
             let first = meta.links == 0;
@@ -511,7 +512,7 @@ const _: () = assert!(
     "abi and fallocate disagree"
 );
 
-/// SIGXFSZ and EFBIG where RLIMIT_FSIZE does not let a file grow to `size`.
+/// SIGXFSZ and EFBIG if RLIMIT_FSIZE does not allow a file to grow to `size`.
 pub fn check_limit(size: u64) -> Result<()> {
     if size > crate::task::rlimit(RLIMIT_FSIZE) as u64 {
         signal::raise(SIGXFSZ);
@@ -520,7 +521,7 @@ pub fn check_limit(size: u64) -> Result<()> {
     Ok(())
 }
 
-/// Shortens a write at `position` to what RLIMIT_FSIZE allows; SIGXFSZ and EFBIG when that is
+/// Shortens a write at `position` to what RLIMIT_FSIZE allows; SIGXFSZ and EFBIG if it allows
 /// nothing.
 pub fn limit_size(from: &mut Source, position: u64) -> Result<()> {
     let room = (crate::task::rlimit(RLIMIT_FSIZE) as u64).saturating_sub(position);
@@ -535,7 +536,7 @@ pub fn limit_size(from: &mut Source, position: u64) -> Result<()> {
 impl FileOps for Node {
     fn held(&self) -> usize {
         match &self.content {
-            // Nobody else will find it.
+            // Nobody else can find it.
             Content::File(data) if self.attr().links == 0 => data.occupied() as usize * PAGE_SIZE,
             _ => 0,
         }

@@ -4,12 +4,12 @@ use super::super::mount::options::{number, parse, permissions};
 use crate::errno::{Errno, Result};
 use crate::mm::{PAGE_SIZE, frame};
 
-/// The options that were given. A limit of 0 is none.
+/// The options that were given. A limit of 0 means no limit.
 #[derive(Clone, Copy, Default)]
 pub struct Options {
-    /// Pages that its files may take.
+    /// The maximum number of pages of its files.
     pub pages: Option<u64>,
-    /// Inodes that it may have.
+    /// The maximum number of inodes.
     pub inodes: Option<u64>,
     /// The root's permissions.
     pub permissions: Option<u32>,
@@ -17,15 +17,15 @@ pub struct Options {
     pub uid: Option<u32>,
     /// The root's group.
     pub gid: Option<u32>,
-    /// Its pages are never to be swapped out, as they never are.
+    /// Its pages are never swapped out; no pages ever are.
     pub noswap: bool,
 }
 
-/// Bytes that an inode counts for (BOGO_INODE_SIZE).
+/// The number of bytes that an inode counts as (BOGO_INODE_SIZE).
 const INODE: u64 = 1024;
 
 impl Options {
-    /// Without limits, for the kernel's own.
+    /// Options without limits, for the kernel's own file systems.
     pub const fn unlimited(permissions: u32) -> Self {
         Options {
             pages: Some(0),
@@ -37,7 +37,8 @@ impl Options {
         }
     }
 
-    /// Reads a list of options; returns `flags` (MS_*) as it changes them too.
+    /// Parses a list of options; returns `flags` (MS_*) with the changes that the list makes to
+    /// them.
     ///
     /// # Errors
     /// EINVAL.
@@ -52,7 +53,8 @@ impl Options {
                 "uid" => options.uid = Some(number(value)?),
                 "gid" => options.gid = Some(number(value)?),
                 "noswap" if value.is_none() => options.noswap = true,
-                // As it is: files have no huge pages, inodes have 64 bits, and memory is one node.
+                // This is how it is anyway: files have no huge pages, inode numbers have 64 bits,
+                // and there is one memory node.
                 "huge" if value == Some("never") => {}
                 "inode64" if value.is_none() => {}
                 "mpol" if value == Some("default") => {}
@@ -63,14 +65,14 @@ impl Options {
         Ok((options, flags))
     }
 
-    /// The default limit of pages, and of inodes: half of memory, in pages.
+    /// The default limit of pages, and of inodes: half of the pages of memory.
     pub fn default_limit() -> u64 {
         frame::total() as u64 / 2
     }
 }
 
-/// A number in C's notation, and what comes after it. As Linux's simple_strtoull, it takes no digit
-/// for 0, and loses what is beyond 64 bits.
+/// Parses a number in C's notation; returns it and the text after it. As Linux's simple_strtoull,
+/// it reads no digits as 0, and loses bits beyond 64.
 fn leading_number(text: &str) -> (u64, &str) {
     let hexadecimal = text.strip_prefix("0x").or(text.strip_prefix("0X"));
     let is_hexadecimal =
@@ -89,8 +91,8 @@ fn leading_number(text: &str) -> (u64, &str) {
     (digits.chars().fold(0, add), rest)
 }
 
-/// A number that may end in a letter for a power of 1024, and what comes after it (Linux's
-/// memparse).
+/// Parses a number that may end in a letter for a power of 1024; returns it and the text after it
+/// (Linux's memparse).
 fn leading_size(value: Option<&str>) -> Result<(u64, &str)> {
     let text = value.filter(|text| !text.is_empty());
     let (number, rest) = leading_number(text.ok_or(Errno::EINVAL)?);
@@ -112,7 +114,7 @@ fn scaled(value: Option<&str>, most: u64) -> Result<u64> {
     }
 }
 
-/// Bytes, or a share of memory that ends in `%`.
+/// Parses a number of bytes, or a percentage of memory that ends in `%`.
 fn size(value: Option<&str>) -> Result<u64> {
     match leading_size(value)? {
         (bytes, "") => Ok(bytes),

@@ -6,14 +6,14 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 /// No limit.
 const NONE: u64 = u64::MAX;
 
-/// A limit, and what is used of it. Without a limit nothing is counted.
+/// A limit, and how much of it is used. Without a limit nothing is counted.
 pub struct Quota {
     limit: AtomicU64,
     used: AtomicU64,
 }
 
 impl Quota {
-    /// With a limit, or without.
+    /// A quota with a limit, or without.
     pub const fn new(limit: Option<u64>) -> Self {
         let limit = match limit {
             Some(limit) => limit,
@@ -25,19 +25,19 @@ impl Quota {
         }
     }
 
-    /// The limit and what is used of it, if there is a limit.
+    /// The limit and how much of it is used, if there is a limit.
     pub fn state(&self) -> Option<(u64, u64)> {
         let limit = self.limit.load(Relaxed);
         (limit != NONE).then(|| (limit, self.used.load(Relaxed)))
     }
 
-    /// Uses one more; ENOSPC when all is used.
+    /// Takes one unit; ENOSPC if all are used.
     #[inline]
     pub fn take(&self) -> Result<()> {
         self.take_many(1)
     }
 
-    /// Uses `count` more; ENOSPC when there are not so many left.
+    /// Takes `count` units; ENOSPC if there are not so many left.
     #[inline]
     pub fn take_many(&self, count: u64) -> Result<()> {
         let limit = self.limit.load(Relaxed);
@@ -48,7 +48,7 @@ impl Quota {
         Err(Errno::ENOSPC)
     }
 
-    /// Whether `count` more are left now; ENOSPC if not.
+    /// Checks that `count` units are left now; ENOSPC if not.
     pub fn check_room(&self, count: u64) -> Result<()> {
         match self.state() {
             Some((limit, used)) if count > limit.saturating_sub(used) => Err(Errno::ENOSPC),
@@ -56,15 +56,15 @@ impl Quota {
         }
     }
 
-    /// Uses `count` less.
+    /// Gives `count` units back.
     pub fn give(&self, count: u64) {
         if self.limit.load(Relaxed) != NONE {
             self.used.fetch_sub(count, Relaxed);
         }
     }
 
-    /// Whether `limit` can take the place of the one there is, 0 being none; EINVAL when there was
-    /// none, or more is used.
+    /// Whether `limit` can replace the present limit, where 0 means none. EINVAL if there was no
+    /// limit, or if more is used.
     pub fn check(&self, limit: u64) -> Result<()> {
         match self.state() {
             _ if limit == 0 => Ok(()),
@@ -73,7 +73,7 @@ impl Quota {
         }
     }
 
-    /// Sets another limit, 0 being none. After [`check`](Self::check).
+    /// Sets another limit, where 0 means none. The caller has called [`check`](Self::check).
     pub fn change(&self, limit: u64) {
         let limit = if limit == 0 { NONE } else { limit };
         self.limit.store(limit, Relaxed);

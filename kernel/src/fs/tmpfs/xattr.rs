@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use linux_raw_sys::general::CAP_SYS_ADMIN;
 
-/// The most that the attributes of one inode take, names and values.
+/// The maximum size of an inode's attributes, names and values together.
 const MAX: usize = 64 * 1024;
 
 /// A name and its value.
@@ -24,7 +24,7 @@ impl Attribute {
         self.name.len() + self.value.len()
     }
 
-    /// The bytes that it takes of the file system's inode quota, with Linux's overhead.
+    /// The number of bytes of the file system's inode quota that it takes, with Linux's overhead.
     fn space(&self) -> u64 {
         40 + self.len() as u64
     }
@@ -34,15 +34,15 @@ impl Attribute {
 pub struct Xattrs(Mutex<All>);
 
 struct All {
-    /// In the order of their names, the last first, as Linux lists them.
+    /// Sorted by name in reverse, as Linux lists them.
     #[expect(clippy::vec_box, reason = "a change in the middle moves all behind it")]
     list: Vec<Box<Attribute>>,
-    /// The bytes of all names and values.
+    /// The number of bytes of all names and values.
     len: usize,
 }
 
 impl All {
-    /// Where a name is, or would be.
+    /// The index of a name, or where it would be.
     fn find(&self, name: &[u8]) -> core::result::Result<usize, usize> {
         self.list.binary_search_by(|known| name.cmp(&known.name))
     }
@@ -57,7 +57,7 @@ fn copy(bytes: &[u8]) -> Result<Vec<u8>> {
 }
 
 impl Xattrs {
-    /// None.
+    /// No attributes.
     pub const fn new() -> Self {
         Xattrs(Mutex::new(All {
             list: Vec::new(),
@@ -65,19 +65,19 @@ impl Xattrs {
         }))
     }
 
-    /// A value; ENODATA.
+    /// A value; ENODATA if there is none.
     pub fn get(&self, name: &[u8]) -> Result<Vec<u8>> {
         let all = self.0.lock();
         let at = all.find(name).map_err(|_| Errno::ENODATA)?;
         copy(&all.list[at].value)
     }
 
-    /// The bytes that all attributes take of the file system's inode quota.
+    /// The number of bytes of the file system's inode quota that all attributes take.
     pub fn space(&self) -> u64 {
         self.0.lock().list.iter().map(|one| one.space()).sum()
     }
 
-    /// Changes a value, which `quota` counts; ENODATA, EEXIST, ENOSPC.
+    /// Changes a value and counts it in `quota`; ENODATA, EEXIST, ENOSPC.
     pub fn change(&self, name: &[u8], change: XattrChange, quota: &Quota) -> Result<()> {
         let mut all = self.0.lock();
         let known = all.find(name);
@@ -114,7 +114,7 @@ impl Xattrs {
         Ok(())
     }
 
-    /// All names that the caller may know, each followed by a zero byte.
+    /// All names that the caller may see, each followed by a zero byte.
     pub fn names(&self) -> Result<Vec<u8>> {
         let all = self.0.lock();
         let mut names = Vec::new();

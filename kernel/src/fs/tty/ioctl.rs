@@ -10,7 +10,7 @@ use linux_raw_sys::general::*;
 use linux_raw_sys::ioctl::*;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// `struct termios2` (asm-generic/termbits.h); `struct termios` is all but the speeds.
+/// `struct termios2` (asm-generic/termbits.h); `struct termios` is the same without the speeds.
 #[repr(C)]
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
 struct Termios2 {
@@ -62,7 +62,7 @@ struct Termio {
     pad: u8,
 }
 
-/// Control characters of a `struct termio`.
+/// The number of control characters in a `struct termio`.
 const OLD_NCCS: usize = 8;
 
 impl Termio {
@@ -78,7 +78,7 @@ impl Termio {
         }
     }
 
-    /// These settings; the parts that this structure lacks are taken from `old`.
+    /// These settings; the parts that this structure lacks come from `old`.
     fn settings(self, old: &Termios) -> Termios {
         let mut new = Termios1::from(old);
         for (flags, low) in new.flags.iter_mut().zip(self.flags) {
@@ -143,7 +143,7 @@ impl Tty {
                 let available = self.state.lock().discipline.available();
                 number.write(&(available as i32))?;
             }
-            // A port sends at once, and bytes for the master count as sent.
+            // A port sends at once, and bytes that wait for the master count as sent.
             TIOCOUTQ => number.write(&0)?,
             TCFLSH => self.flush(argument as u32)?,
             TCXONC => self.flow(argument as u32)?,
@@ -186,7 +186,7 @@ impl Tty {
                 number.write(&exclusive.into())?;
             }
             TIOCSTI => {
-                // As Linux has it by default (dev.tty.legacy_tiocsti).
+                // This is Linux's default (dev.tty.legacy_tiocsti).
                 require(CAP_SYS_ADMIN).map_err(|_| Errno::EIO)?;
                 let byte = UserPtr::<u8>::new(argument).read()?;
                 self.receive(&[byte]);
@@ -235,7 +235,7 @@ impl Tty {
         }
     }
 
-    /// TIOCNOTTY: a session leader gives its terminal up.
+    /// TIOCNOTTY: detaches the terminal from the session if the caller is the session leader.
     fn detach_session(&self) -> Result<()> {
         let session = self.own_session()?;
         if session == crate::task::current().process_id() {

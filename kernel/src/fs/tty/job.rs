@@ -21,8 +21,8 @@ pub fn of_session(session: i32) -> Option<Arc<Tty>> {
         .or_else(|| pty::find_by(controls))
 }
 
-/// The device number of a session's terminal and the process group in its foreground, as
-/// /proc/PID/stat shows.
+/// The device number of a session's terminal and the terminal's foreground process group, as in
+/// /proc/PID/stat.
 pub fn of_process(session: i32) -> (u64, i32) {
     let tty = if session > 0 {
         of_session(session)
@@ -34,7 +34,8 @@ pub fn of_process(session: i32) -> (u64, i32) {
     })
 }
 
-/// A session's leader ended: its terminal is free again, and those in the foreground get a signal.
+/// Handles the end of a session leader: the terminal becomes free, and the foreground group gets a
+/// signal.
 pub fn session_ended(session: i32) {
     if let Some(tty) = of_session(session) {
         let (_, foreground) = tty.release();
@@ -42,14 +43,15 @@ pub fn session_ended(session: i32) {
     }
 }
 
-/// Notifies a process group of a session, if any, that its terminal is gone. Others run meanwhile.
+/// Tells a process group of a session, if any, that its terminal is gone. Other threads run
+/// meanwhile.
 fn hang_up(session: i32, group: i32) {
     send_group(session, group, SIGHUP, cond_resched);
     send_group(session, group, SIGCONT, cond_resched);
 }
 
-/// Sends a signal to a process group, if any, as far as it is in the session: its members may have
-/// ended, and their number be that of another session's group by now.
+/// Sends a signal to the members of a process group that are in the session. The group may have
+/// ended, and its number may belong to a group of another session by now.
 fn send_group(session: i32, group: i32, number: u32, pause: fn()) {
     if group > 0 {
         let wanted = |member: &Process| member.session() == session;
@@ -64,7 +66,7 @@ impl Tty {
             let state = self.state.lock();
             (state.session, state.foreground)
         };
-        // The bytes of a serial line come in an interrupt.
+        // The bytes of a serial line arrive in an interrupt.
         let pause: fn() = if self.is_pty() { cond_resched } else { || {} };
         send_group(session, group, number, pause);
     }
@@ -78,7 +80,7 @@ impl Tty {
         Ok(())
     }
 
-    /// The line is gone: the session's leader and the foreground learn of it.
+    /// Signals the session leader and the foreground group that the line is gone.
     pub(super) fn signal_hang_up(&self) {
         let (session, foreground) = self.release();
         hang_up(session, foreground);
@@ -88,9 +90,8 @@ impl Tty {
         }
     }
 
-    /// No session has the terminal any more; returns the one that had it and the group in its
-    /// foreground. The signals come after this: a program that SIGHUP woke finds no
-    /// terminal.
+    /// Detaches the terminal from its session; returns that session and the foreground group. The
+    /// caller sends the signals after this, so that a program that SIGHUP wakes finds no terminal.
     pub(super) fn release(&self) -> (i32, i32) {
         let mut state = self.state.lock();
         (
@@ -100,7 +101,7 @@ impl Tty {
     }
 
     /// Becomes the controlling terminal of the calling process, if that is a session leader without
-    /// one and nobody has it.
+    /// one and no session has this terminal.
     pub(super) fn acquire(&self) -> bool {
         let (session, group) = (current().session(), current().group());
         if session != current().process_id() || controlling().is_some() {
@@ -114,7 +115,7 @@ impl Tty {
         true
     }
 
-    /// TIOCSCTTY; `steal`: also from the session that has it.
+    /// TIOCSCTTY; `steal`: also takes the terminal from the session that has it.
     pub(super) fn set_controlling(&self, steal: bool) -> Result<()> {
         let session = current().session();
         if self.state.lock().session == session && session == current().process_id() {
@@ -135,7 +136,7 @@ impl Tty {
         self.state.lock().foreground
     }
 
-    /// The foreground process group, asked by a process whose controlling terminal this must be.
+    /// The foreground process group; this must be the caller's controlling terminal.
     pub(super) fn own_foreground(&self) -> Result<i32> {
         self.own_session().map(|_| self.foreground())
     }
@@ -177,8 +178,8 @@ impl Tty {
         Ok(())
     }
 
-    /// Stops a process in the background with `number`, unless it ignores that (EIO for a read,
-    /// then) or nobody could continue it.
+    /// Stops a background process with the signal `number`, unless it ignores the signal (then a
+    /// read fails with EIO) or nobody could continue it.
     fn check_background(&self, number: u32) -> Result<()> {
         let (session, foreground) = {
             let state = self.state.lock();
@@ -214,7 +215,7 @@ impl Tty {
         }
     }
 
-    /// Only the foreground may change the terminal's settings.
+    /// Only the foreground group may change the terminal's settings.
     pub(super) fn check_change(&self) -> Result<()> {
         self.check_background(SIGTTOU)
     }

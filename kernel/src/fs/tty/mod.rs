@@ -30,13 +30,13 @@ use linux_raw_sys::general::{
     TIOCPKT_FLUSHWRITE, VMIN, VTIME,
 };
 
-/// Bytes of output that wait for a pseudo-terminal's master.
+/// The size of the output buffer for a pseudo-terminal's master, in bytes.
 const OUTPUT: usize = 8192;
-/// Bytes that are processed at a time.
+/// The number of bytes processed at a time.
 const CHUNK: usize = 256;
-/// The size of a piece for a port that takes large ones.
+/// The size of a piece for a port that accepts large ones.
 const PORT_CHUNK: usize = 4096;
-/// The most that output processing makes of a chunk (tabs become eight columns).
+/// The maximum size of a chunk after output processing (a tab becomes eight columns).
 const EXPANDED: usize = 8 * CHUNK;
 
 /// The size of the window, laid out as `struct winsize`.
@@ -61,15 +61,15 @@ pub struct WindowSize {
 /// The destination of a terminal's output.
 #[derive(Clone, Copy)]
 enum Line {
-    /// A port that sends at once, and as many bytes as it is to be given under the lock of its
-    /// terminal.
+    /// A port that sends at once, and the maximum number of bytes passed to it under the terminal's
+    /// lock.
     Port(fn(&[u8]), usize),
     /// The master of a pseudo-terminal, which reads it from `State::output`.
     Master,
 }
 
 impl Line {
-    /// Sends bytes, or keeps them for the master. The room for that was reserved at the start: an
+    /// Sends bytes, or keeps them for the master. Room was reserved when the terminal was made: an
     /// echo without room is lost, as on Linux.
     fn send(self, output: &mut VecDeque<u8>, bytes: &[u8]) {
         match self {
@@ -91,9 +91,9 @@ struct State {
     foreground: i32,
     /// The other end is gone.
     hung_up: bool,
-    /// Only the privileged may open it (TIOCEXCL).
+    /// Only privileged programs may open it (TIOCEXCL).
     exclusive: bool,
-    /// The settings that do not change, where these are not 0 (TIOCSLCKTRMIOS).
+    /// The bits set here are settings that cannot change (TIOCSLCKTRMIOS).
     locked: Termios,
     /// Processed output for the master.
     output: VecDeque<u8>,
@@ -101,7 +101,8 @@ struct State {
 }
 
 impl State {
-    /// Takes in a byte; output after the first `before` bytes is echo that may yet be dropped.
+    /// Handles a byte of input; output after the first `before` bytes is echo that may yet be
+    /// dropped.
     fn receive(&mut self, byte: u8, line: Line, before: usize) -> Effect {
         if self.discipline.flushes(byte) {
             self.flush_input();
@@ -122,8 +123,8 @@ impl State {
         self.pty.report(0, TIOCPKT_FLUSHREAD);
     }
 
-    /// Discards output that is on its way. Bytes that have reached the master stay: on Linux the
-    /// master's buffer holds as many as a terminal takes in.
+    /// Discards pending output. Bytes that have reached the master stay: on Linux the master's
+    /// buffer holds as many as a terminal accepts.
     fn flush_output(&mut self) {
         self.output.truncate(ldisc::CAPACITY - 1);
         self.pty.report(0, TIOCPKT_FLUSHWRITE);
@@ -135,7 +136,7 @@ pub struct Tty {
     device: (u32, u32),
     line: Line,
     state: Mutex<State>,
-    /// Held while a piece of a write goes to a port, in several parts.
+    /// Held while a piece of a write goes to a port in several parts.
     writing: SleepMutex<()>,
     readable: Arc<WaitSource>,
     writable: Arc<WaitSource>,
@@ -170,7 +171,7 @@ impl Tty {
         })
     }
 
-    /// Calls `act` with the discipline; its output goes to the line.
+    /// Calls `act` with the line discipline; its output goes to the line.
     fn with_discipline<R>(
         &self,
         act: impl FnOnce(&mut Discipline, &mut dyn FnMut(&[u8])) -> R,
@@ -182,8 +183,8 @@ impl Tty {
         act(discipline, &mut |bytes| self.line.send(output, bytes))
     }
 
-    /// Takes in bytes from the line: echoes, sends signals, wakes readers. Returns how many there
-    /// was room for.
+    /// Handles input from the line: echoes, sends signals, wakes readers. Returns the number of
+    /// bytes accepted.
     pub fn receive(&self, bytes: &[u8]) -> usize {
         let mut signals = [None; 8];
         let mut flow = false;
@@ -223,13 +224,14 @@ impl Tty {
         matches!(self.line, Line::Master)
     }
 
-    /// True when a read would not wait for `wanted` bytes.
+    /// Whether a read of `wanted` bytes would not block.
     fn can_read(&self, wanted: usize) -> bool {
         let state = self.state.lock();
         state.discipline.readable(wanted) || state.hung_up
     }
 
-    /// Waits until a read can go on, as VMIN and VTIME say; false when it shall end with nothing.
+    /// Waits until a read can proceed, as VMIN and VTIME say; false if the read is to return
+    /// nothing.
     fn wait_readable(&self, left: usize) -> Result<bool> {
         let (canonical, min, time) = {
             let state = self.state.lock();
@@ -312,7 +314,7 @@ impl Tty {
 
     fn write(&self, from: &mut Source, nonblocking: bool) -> Result<usize> {
         self.check_foreground_write()?;
-        // A port takes a large write in few pieces, where there is memory for that.
+        // A port gets a large write in few pieces if memory for them is available.
         let (mut small, mut large) = ([0; CHUNK], Vec::new());
         let wanted = from.left().min(PORT_CHUNK);
         let roomy = !self.is_pty() && wanted > CHUNK && large.try_reserve_exact(wanted).is_ok();
@@ -352,7 +354,7 @@ impl Tty {
                 Err(error) if total == 0 => return Err(error),
                 Err(_) => break,
             }
-            // Bytes that put nothing on the screen fill nothing, so the loop may never wait.
+            // Bytes that produce no output fill nothing, so the loop may never wait.
             if cond_resched_interruptible().is_err() {
                 break;
             }
@@ -360,10 +362,10 @@ impl Tty {
         Ok(total)
     }
 
-    /// Puts bytes on the line.
+    /// Sends bytes to the line.
     ///
     /// # Errors
-    /// EINTR: the thread is killed.
+    /// EINTR: the thread was killed.
     fn put(&self, bytes: &[u8]) -> Result<()> {
         let write = |bytes: &[u8]| {
             self.with_discipline(|discipline, screen| discipline.write(bytes, screen));
@@ -405,7 +407,7 @@ impl Tty {
         events
     }
 
-    /// The other end is gone: its users are notified, and so is its session.
+    /// Handles the loss of the other end: notifies the users and the session.
     fn hang_up(&self) {
         self.state.lock().hung_up = true;
         self.signal_hang_up();
@@ -413,14 +415,14 @@ impl Tty {
         self.writable.notify();
     }
 
-    /// There is more or less output than before.
+    /// Notifies that the amount of output changed.
     fn output_changed(&self) {
         if self.is_pty() {
             self.master_source().notify();
         }
     }
 
-    /// Input was taken out: the master may write more.
+    /// Notifies that input was taken out, so the master may write more.
     fn input_changed(&self) {
         if self.is_pty() {
             self.master_source().notify();
@@ -463,7 +465,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Opens `tty`. A session leader without a terminal gets it as its controlling terminal, unless
+/// Opens `tty`. It becomes the controlling terminal of a session leader that has none, unless
 /// `controlling` is false.
 fn open_tty(tty: Arc<Tty>, flags: OpenFlags, controlling: bool) -> Result<Arc<dyn FileOps>> {
     if tty.state.lock().exclusive {
@@ -477,8 +479,7 @@ fn open_tty(tty: Arc<Tty>, flags: OpenFlags, controlling: bool) -> Result<Arc<dy
     Ok(terminal)
 }
 
-/// Opens the terminal that has a device number. Those of the slaves' are found in their own file
-/// systems only.
+/// Opens the terminal with a device number. Slaves are only found in their own file systems.
 pub fn open(here: &Path, major: u32, minor: u32, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
     match (major, minor) {
         (5, 0) => open_tty(job::controlling().ok_or(Errno::ENXIO)?, flags, false),

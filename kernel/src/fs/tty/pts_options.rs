@@ -19,13 +19,13 @@ pub struct Options {
     pub mode: u32,
     /// Permissions of `ptmx`.
     pub ptmxmode: u32,
-    /// Terminals that there may be.
+    /// The maximum number of terminals.
     pub max: u32,
 }
 
-/// A file system of terminals, which has its own numbers.
+/// A file system of terminals, with its own numbers.
 pub struct Instance {
-    /// Its device, which no other has.
+    /// Its device number, which no other file system has.
     pub device: u64,
     options: Mutex<Options>,
 }
@@ -45,7 +45,8 @@ impl Options {
         (self.uid.unwrap_or(uid), self.gid.unwrap_or(gid))
     }
 
-    /// Reads a list of options; returns `flags` (MS_*) as it changes them too.
+    /// Parses a list of options; returns `flags` (MS_*) with the changes that the list makes to
+    /// them.
     ///
     /// # Errors
     /// EINVAL.
@@ -71,7 +72,7 @@ impl Options {
 }
 
 impl Instance {
-    /// A new one.
+    /// A new instance.
     pub fn new(options: Options) -> Self {
         Instance {
             device: new_device(),
@@ -91,7 +92,7 @@ impl Instance {
 }
 
 impl fmt::Display for Instance {
-    /// As /proc/PID/mounts has them, each after a comma.
+    /// Formats the options as in /proc/PID/mounts, each after a comma.
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         let options = self.get();
         if let Some(uid) = options.uid {

@@ -24,27 +24,27 @@ use linux_raw_sys::ioctl::*;
 
 /// The major number of the slaves.
 const MAJOR: u32 = 136;
-/// The most there can be (Linux's `kernel.pty.max`).
+/// The maximum number of pseudo-terminals (Linux's `kernel.pty.max`).
 pub const MAX: u32 = 4096;
 
-/// The further state of a terminal that is one end of a pseudo-terminal pair.
+/// The additional state of a terminal that is one end of a pseudo-terminal pair.
 #[derive(Default)]
 pub struct State {
-    /// Notified of output and of room for input.
+    /// Notified when there is output, and when there is room for input.
     master: Option<Arc<WaitSource>>,
     slaves: usize,
     /// Packet mode: each read of the master begins with a control byte (TIOCPKT).
     packets: bool,
     /// The events since the master's last read in packet mode: TIOCPKT_* bits.
     status: u32,
-    /// All slaves were closed since one was open.
+    /// A slave was open, and all slaves are closed now.
     abandoned: bool,
     locked: bool,
     attr: Option<SimpleAttr>,
 }
 
 impl State {
-    /// In packet mode, replaces the status bits `of` by `bits`.
+    /// In packet mode, replaces the status bits in `of` with `bits`.
     pub(super) fn report(&mut self, of: u32, bits: u32) {
         if self.packets {
             self.status = self.status & !of | bits;
@@ -59,22 +59,23 @@ impl State {
         self.packets = on;
     }
 
-    /// There is something to read besides the output.
+    /// Whether the master can read something other than output.
     fn has_report(&self) -> bool {
         self.packets && self.status != 0
     }
 }
 
-/// All pairs, by the devices of their file systems and their numbers there. The master holds them.
+/// All pairs, by the device number of their file system and their index there. The master holds the
+/// pair.
 static PAIRS: Mutex<BTreeMap<(u64, u32), Weak<Tty>>> = Mutex::new(BTreeMap::new());
 
 impl Instance {
-    /// The terminal number `index`.
+    /// The terminal with the number `index`.
     fn find(&self, index: u32) -> Option<Arc<Tty>> {
         PAIRS.lock().get(&(self.device, index))?.upgrade()
     }
 
-    /// Takes the lowest free number below `max` for a terminal that is not found yet.
+    /// Reserves the lowest free number below `max` for a terminal that cannot be found yet.
     ///
     /// # Errors
     /// ENOSPC.
@@ -94,7 +95,7 @@ impl Instance {
         Ok(index)
     }
 
-    /// The lowest number of a terminal from `index` on.
+    /// The lowest number of a terminal, from `index` on.
     fn next(&self, index: u32) -> Option<u32> {
         let pairs = PAIRS.lock();
         let all = (self.device, index)..=(self.device, u32::MAX);
@@ -103,7 +104,7 @@ impl Instance {
     }
 }
 
-/// The first one of any file system for which `wanted` holds. May sleep.
+/// The first terminal, in any file system, for which `wanted` holds. May sleep.
 pub fn find_by(wanted: impl Fn(&Arc<Tty>) -> bool) -> Option<Arc<Tty>> {
     let mut next = (0, 0);
     loop {
@@ -120,11 +121,11 @@ pub fn find_by(wanted: impl Fn(&Arc<Tty>) -> bool) -> Option<Arc<Tty>> {
     }
 }
 
-/// The root of the file system that a master at `path` belongs to: that which shows `path`, or the
-/// one at `pts` beside it.
+/// The root of the file system that a master at `path` belongs to: the file system that contains
+/// `path`, or the one at `pts` next to it.
 ///
 /// # Errors
-/// ENOENT: there is no `pts`; ENODEV: it is something else; ENOMEM.
+/// ENOENT: there is no `pts`. ENODEV: it is another file system. ENOMEM.
 fn root_for(path: &Path) -> Result<(Path, Arc<Instance>)> {
     let of = |path: &Path| path.mount()?.fs().terminals().cloned();
     if let (Some(instance), Some(mount)) = (of(path), path.mount()) {
@@ -168,13 +169,13 @@ impl Tty {
     }
 }
 
-/// Whether output stops and starts at the usual characters.
+/// Whether the usual characters stop and start the output.
 fn usual_flow(termios: &Termios) -> bool {
     termios.input(IXON) && termios.is(VSTOP, 0o23) && termios.is(VSTART, 0o21)
 }
 
 impl super::State {
-    /// Changes the settings of an end of a pair: characters have eight bits, whatever is asked for.
+    /// Changes the settings of one end of a pair. Characters always have eight bits.
     pub(super) fn set_pty_termios(&mut self, mut termios: Termios) {
         termios.cflag = termios.cflag & !(CSIZE | PARENB) | CS8 | CREAD;
         let old = *self.discipline.termios();
@@ -192,7 +193,7 @@ impl super::State {
         self.discipline.set_termios(termios);
     }
 
-    /// Stops or starts the output, and notifies the master if that is new.
+    /// Stops or starts the output, and notifies the master if that is a change.
     pub(super) fn set_stopped(&mut self, stopped: bool) {
         if self.discipline.stopped() != stopped {
             self.discipline.set_stopped(stopped);
@@ -211,7 +212,7 @@ impl super::State {
     }
 }
 
-/// Makes a pair, in the file system that goes with `path`, and opens its master.
+/// Creates a pair in the file system that belongs to `path`, and opens its master.
 pub fn open_master(path: &Path) -> Result<Arc<dyn FileOps>> {
     let (_, instance) = root_for(path)?;
     let options = instance.get();
@@ -225,13 +226,13 @@ pub fn open_master(path: &Path) -> Result<Arc<dyn FileOps>> {
         instance,
         changed,
     })?;
-    // From now on others find it.
+    // From now on others can find it.
     let place = (master.instance.device, index);
     PAIRS.lock().insert(place, Arc::downgrade(&master.tty));
     Ok(master)
 }
 
-/// The terminal of a pair.
+/// Creates the terminal of a pair.
 fn make(instance: &Instance, index: u32, options: &Options) -> Result<Arc<Tty>> {
     let (uid, gid) = options.owner();
     let tty = Tty::new((MAJOR, index), Line::Master)?;
@@ -259,7 +260,7 @@ fn make(instance: &Instance, index: u32, options: &Options) -> Result<Arc<Tty>> 
 }
 
 impl super::State {
-    /// Takes out the bytes that the master reads next; returns their number. In packet mode these
+    /// Takes out the bytes that the master reads next; returns their number. In packet mode they
     /// are the status, or a zero byte and output.
     fn take(&mut self, to: &mut [u8]) -> usize {
         let Some(first) = to.first_mut() else {
@@ -298,17 +299,16 @@ impl Master {
         self.tty.state.lock().discipline.room() > 0
     }
 
-    /// There is output to read, or will never be.
+    /// Whether a read does not block: there is output, or there will never be any.
     fn can_read(&self) -> bool {
         let state = self.tty.state.lock();
         !state.output.is_empty() || state.pty.abandoned || state.pty.has_report()
     }
 
-    /// TIOCGPTPEER: a descriptor of the slave, where the file system is that the master was opened
-    /// by.
+    /// TIOCGPTPEER: opens the slave in the file system through which the master was opened.
     fn open_peer(&self, master: &File, flags: u32) -> Result<usize> {
         let flags = OpenFlags(flags & (O_ACCMODE | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
-        // A device that is bound to a file is where that device is.
+        // Walk up while the path is the root of a bind mount of a single file (devpts_mntget).
         let mut path = master.path().clone();
         while let Some(covered) = path.covered() {
             path = covered;
@@ -372,7 +372,7 @@ impl FileOps for Master {
                     Ok(()) => continue,
                 }
             }
-            // No more than there is room for: bytes that were taken cannot be given back.
+            // No more bytes than fit: bytes that were taken cannot be given back.
             let mut chunk = [0; 256];
             let room = self
                 .tty

@@ -9,18 +9,18 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use machine::uart;
 
-/// The device number of the UART's terminal: ttyAMA0.
+/// The device number of the UART's terminal, ttyAMA0.
 const UART: (u32, u32) = (204, 64);
-/// Its other name, where programs expect a 16550: ttyS0.
+/// Its other name, ttyS0, for programs that expect a 16550.
 const UART_ALIAS: (u32, u32) = (4, 64);
-/// Bytes that a UART takes at once: while it sends them, more are polled for.
+/// The number of bytes that a UART accepts at once; more have to wait for them by polling.
 const UART_FIFO: usize = 16;
 /// The device number of hvc0.
 const HVC: (u32, u32) = (229, 0);
 
 static PORTS: Mutex<Vec<Arc<Tty>>> = Mutex::new(Vec::new());
 
-/// Makes the terminals of the ports that the machine has.
+/// Creates the terminals of the machine's ports.
 pub fn init() -> Result<()> {
     let tty = Tty::new(UART, Line::Port(uart::write, UART_FIFO))?;
     PORTS.lock().push(tty);
@@ -49,7 +49,7 @@ pub fn find(device: (u32, u32)) -> Option<Arc<Tty>> {
         .cloned()
 }
 
-/// All of them.
+/// All terminals on ports.
 pub fn all() -> impl Iterator<Item = Arc<Tty>> {
     (0..).map_while(|at| PORTS.lock().get(at).cloned())
 }
