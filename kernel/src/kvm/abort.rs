@@ -11,18 +11,17 @@ use crate::arch::virt::error::{self, Severity};
 use crate::arch::virt::{self, Guest, Name, Registers};
 use crate::errno::{Errno, Result};
 
-/// Bits of a syndrome of an abort (Arm ARM, ESR_EL2, ISS encoding for a data abort).
+/// Bits of an abort's syndrome (Arm ARM, ESR_EL2, ISS encoding for a data abort).
 const VALID: u64 = 1 << 24;
 const SIGN_EXTEND: u64 = 1 << 21;
 const SIXTY_FOUR: u64 = 1 << 15;
 const MAINTENANCE: u64 = 1 << 8;
 const WALK: u64 = 1 << 7;
 const WRITE: u64 = 1 << 6;
-/// Syndrome bits passed to the VMM when the hardware does not decode the access: the kind of fault
-/// among them.
+/// Syndrome bits passed to the VMM if the hardware does not decode the access.
 const UNDESCRIBED: u64 = MAINTENANCE | WRITE | KIND;
-/// The kind of fault: below external aborts, which have no guest-physical address, are those by
-/// which stage 2 stops an access.
+/// The kind of fault. Stage 2 stops an access with a kind below that of external aborts, which have
+/// no guest-physical address.
 const KIND: u64 = 0x3f;
 const FIRST_EXTERNAL: u64 = 0x10;
 const LAST_EXTERNAL: u64 = 0x1f;
@@ -30,7 +29,7 @@ const LAST_EXTERNAL: u64 = 0x1f;
 const CLASS_UNKNOWN: u64 = 0x00;
 const CLASS_INSTRUCTION: u64 = 0x20;
 const CLASS_DATA: u64 = 0x24;
-/// From EL1 itself, one more.
+/// Added to the class if the exception is taken from EL1 itself.
 const SAME_LEVEL: u64 = 1;
 /// A synchronous external abort.
 const EXTERNAL: u64 = 0x10;
@@ -39,17 +38,17 @@ const LONG: u64 = 1 << 25;
 /// PSTATE.M of EL0 in 32-bit state.
 const AARCH32_USER: u64 = 0x10;
 
-/// The result of an access.
+/// How an access was resolved.
 pub enum Resolved {
-    /// The guest goes on.
+    /// The guest continues.
     Again,
-    /// The VMM completes it before the guest goes on.
+    /// The VMM completes the access before the guest continues.
     Vmm(Access),
     /// The access was reported to the VMM, which decides what to do.
     Notified,
 }
 
-/// One access.
+/// An access that faulted.
 #[derive(Clone, Copy)]
 pub struct Access {
     syndrome: u64,
@@ -59,13 +58,13 @@ pub struct Access {
 }
 
 impl Access {
-    /// The access for which the guest has just been left; none if it must try again.
+    /// The access that caused the current exit; None if the guest must try again.
     #[inline]
     pub fn take(registers: &mut Registers) -> Option<Self> {
         registers.take_fault().then(|| Self::of(registers))
     }
 
-    /// The access for which the guest was left last.
+    /// The access that caused the last exit.
     #[inline]
     pub fn of(registers: &Registers) -> Self {
         let page = (registers.page >> 4 & 0xfff_ffff_ffff) << 12;
@@ -80,7 +79,7 @@ impl Access {
         self.syndrome >> 26 == CLASS_DATA
     }
 
-    /// A walk of the guest's own tables reads, whatever it is for.
+    /// A walk of the guest's own tables counts as a read, whatever access it is for.
     fn writes(&self) -> bool {
         self.is_data() && self.syndrome & WRITE != 0 && self.syndrome & WALK == 0
     }
@@ -99,7 +98,7 @@ impl Access {
         self.phys
     }
 
-    /// The access to a device's register at `offset`, if the hardware describes it in full.
+    /// The access as one to a device's register at `offset`, if the hardware describes it in full.
     #[inline]
     pub fn at(&self, offset: u32, registers: &Registers) -> Option<::vgic::Access> {
         let has_syndrome = self.is_data() && self.syndrome & (VALID | WALK) == VALID;
@@ -116,7 +115,7 @@ impl Access {
         registers.x.get(self.register()).copied().unwrap_or(0) & self.mask()
     }
 
-    /// Makes it possible, or gives it to the VMM.
+    /// Makes the access possible, or passes it to the VMM.
     pub fn resolve(self, machine: &Machine, page: &RunPage, guest: &mut Guest) -> Result<Resolved> {
         match self.syndrome & KIND {
             ..FIRST_EXTERNAL => {}
@@ -135,7 +134,7 @@ impl Access {
             return Ok(Resolved::Again);
         }
         if self.syndrome & MAINTENANCE != 0 {
-            // Cache maintenance of an address that is not cached does nothing.
+            // Cache maintenance of an address that is not cached has no effect.
             guest.registers.skip();
             return Ok(Resolved::Again);
         }
@@ -179,7 +178,7 @@ impl Access {
         registers.skip();
     }
 
-    /// Nothing is there: the guest gets an external abort.
+    /// Injects an external abort because nothing is at the address.
     fn refuse(&self, guest: &mut Guest) {
         let class = if self.is_data() {
             CLASS_DATA
@@ -191,17 +190,17 @@ impl Access {
     }
 }
 
-/// The guest gets an external abort of data, for the access that it was left for last.
+/// Injects an external data abort for the access that caused the last exit.
 pub fn external(guest: &mut Guest) {
     let address = guest.registers.address;
     guest.system.set(Name::Far, address);
     raise(guest, CLASS_DATA, EXTERNAL);
 }
 
-/// The hardware has reported an error while the guest ran.
+/// Handles an error that the hardware reported while the guest ran.
 ///
 /// # Panics
-/// If the kernel cannot go on either.
+/// If the kernel cannot continue either.
 pub fn hardware_error(guest: &mut Guest) {
     let syndrome = guest.registers.syndrome;
     match error::severity(syndrome, virt::errors_have_syndromes()) {
@@ -211,7 +210,7 @@ pub fn hardware_error(guest: &mut Guest) {
     }
 }
 
-/// The guest gets an exception for an instruction that is not there for it.
+/// Injects an exception for an instruction that does not exist for the guest.
 pub fn undefined(guest: &mut Guest) {
     raise(guest, CLASS_UNKNOWN, 0);
 }

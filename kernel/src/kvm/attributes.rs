@@ -8,13 +8,13 @@ use crate::arch::virt::timer;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 
-/// Alignment of the place where a guest's stolen time is reported.
+/// Alignment of the address at which a guest's stolen time is reported.
 const ALIGNMENT: u64 = 64;
 
-/// Sets, gets or has an attribute.
+/// Sets or gets an attribute, or tells whether it exists.
 ///
 /// # Errors
-/// ENXIO: there is none such.
+/// ENXIO: there is no such attribute.
 pub fn ioctl(
     machine: &Machine,
     state: &mut State,
@@ -31,13 +31,13 @@ pub fn ioctl(
         (attribute::STOLEN_TIME, attribute::ADDRESS) => {
             stolen_time(machine, state, request, wanted)
         }
-        // A machine without counters is reported before the number is looked at.
+        // The lack of counters is reported before the number is examined.
         (attribute::PERFORMANCE, _) if request != uapi::HAS_DEVICE_ATTR => Err(Errno::ENODEV),
         _ => Err(Errno::ENXIO),
     }
 }
 
-/// The attribute of a timer's interrupt, which can only be set to the number that it has.
+/// The attribute of a timer's interrupt, which can only be set to its present number.
 fn interrupt(
     machine: &Machine,
     request: u32,

@@ -15,17 +15,17 @@ use crate::sync::Mutex;
 pub enum Action {
     /// The kernel answers the call.
     Handle,
-    /// The call is answered as if it were not known.
+    /// The call is answered as an unknown one.
     Deny,
     /// The VMM answers the call.
     Forward,
 }
 
-/// Functions of the architecture's, in both widths, which no VMM filters: they report the CPU's
-/// faults.
+/// The architecture's own functions, in both widths. No VMM can filter them, because they report
+/// errata of the CPU.
 const RESERVED: [Range; 2] = [Range::handled(0x8000_0000), Range::handled(0xc000_0000)];
 
-/// A range of functions, the last included.
+/// A range of functions; `last` is included.
 #[derive(Clone, Copy)]
 struct Range {
     first: u32,
@@ -43,15 +43,15 @@ impl Range {
     }
 }
 
-/// The VMM's choices for ranges of calls, made before its guest ran.
+/// The VMM's choices for ranges of calls, made before its guest has run.
 pub struct Filter {
     is_set: AtomicBool,
-    /// By function; no two overlap.
+    /// Ordered by function; no two overlap.
     ranges: Mutex<Vec<Range>>,
 }
 
 impl Filter {
-    /// Nothing.
+    /// An empty filter.
     pub fn new() -> Self {
         Filter {
             is_set: AtomicBool::new(false),
@@ -59,13 +59,13 @@ impl Filter {
         }
     }
 
-    /// Whether anything was said.
+    /// Whether the VMM has made any choice.
     #[inline]
     pub fn is_set(&self) -> bool {
         self.is_set.load(Relaxed)
     }
 
-    /// How calls of a function are handled.
+    /// How calls of `function` are handled.
     pub fn action(&self, function: u32) -> Action {
         if !self.is_set() {
             return Action::Handle;
@@ -95,11 +95,11 @@ impl Filter {
 }
 
 impl Machine {
-    /// Takes a range from the VMM.
+    /// Adds a range that the VMM chose.
     ///
     /// # Errors
-    /// EFAULT, EINVAL, EBUSY (a virtual CPU ran), EEXIST (something was said of these already),
-    /// ENOMEM.
+    /// EFAULT, EINVAL, EBUSY (a virtual CPU has run), EEXIST (a choice was made for some of these
+    /// already), ENOMEM.
     pub fn filter_calls(&self, wanted: &DeviceAttribute) -> Result<usize> {
         let wanted: CallFilter = UserPtr::new(wanted.address as usize).read()?;
         let action = match wanted.action {

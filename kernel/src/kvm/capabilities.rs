@@ -6,7 +6,7 @@ use super::vcpu::MAX_VCPUS;
 use super::{routing, slots, vcpu_file};
 use crate::arch::{cpu, features, virt};
 
-/// The answer for a capability by its number; 0 for one that is absent.
+/// The answer for a capability number; 0 if it is absent.
 pub fn extension(number: usize) -> usize {
     match number {
         cap::USER_MEMORY
@@ -27,7 +27,7 @@ pub fn extension(number: usize) -> usize {
         cap::ARM_PSCI | cap::ARM_PSCI_0_2 | cap::ARM_SYSTEM_SUSPEND => 1,
         cap::ARM_NISV_TO_USER | cap::ARM_INJECT_EXT_DABT => 1,
         cap::SET_GUEST_DEBUG | cap::STEAL_TIME | cap::PTP_KVM | cap::COUNTER_OFFSET => 1,
-        // The ring's place among the pages of a virtual CPU.
+        // The index of the ring among a virtual CPU's pages.
         cap::COALESCED_MMIO => vcpu_file::RING,
         cap::NR_VCPUS => cpu::count(),
         cap::NR_MEMSLOTS => slots::MAX,
@@ -37,7 +37,7 @@ pub fn extension(number: usize) -> usize {
         cap::ARM_INJECT_SERROR_ESR => virt::errors_have_syndromes().into(),
         cap::ARM_SVE => has_sve().into(),
         cap::ARM_PTRAUTH_ADDRESS | cap::ARM_PTRAUTH_GENERIC => has_authentication().into(),
-        // Both of its arguments.
+        // Both of its arguments are supported.
         cap::MANUAL_DIRTY_LOG_PROTECT2 => 3,
         cap::IRQ_ROUTING => routing::MOST,
         cap::ARM_VM_IPA_SIZE => virt::most_address_bits() as usize,
@@ -50,7 +50,7 @@ pub fn has_sve() -> bool {
     virt::sve::lengths() != 0
 }
 
-/// Whether guests can have pointer authentication, which is of addresses and of all else.
+/// Whether guests can have pointer authentication, which is for addresses and generic at once.
 pub fn has_authentication() -> bool {
     features().address_auth() && features().generic_auth()
 }

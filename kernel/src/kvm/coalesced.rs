@@ -15,35 +15,36 @@ use crate::mm::shared::SharedPages;
 use crate::mm::vma::PageSource;
 use crate::sync::Mutex;
 
-/// Words of the ring (`struct kvm_coalesced_mmio_ring`): the entry that the VMM takes next, and the
-/// one that is filled next.
+/// Words of the ring (`struct kvm_coalesced_mmio_ring`): the index of the next entry that the VMM
+/// takes, and of the next entry that is filled.
 const FIRST: usize = 0;
 const LAST: usize = 1;
 const ENTRIES: usize = 2;
-/// Words of an entry: an address and a value of two each, a length, and whether it is a port.
+/// The size of an entry in words: an address and a value of two words each, a length, and whether
+/// it is a port.
 const ENTRY: usize = 6;
-/// How many entries there are. One stays free, for a full ring is not an empty one.
+/// The number of entries. One always stays free, to tell a full ring from an empty one.
 const MOST: u32 = ((PAGE_SIZE / 4 - ENTRIES) / ENTRY) as u32;
 
-/// The most zones of a kind, as Linux's buses have devices.
+/// The maximum number of zones of a kind; Linux's buses have the same limit on devices.
 const MOST_ZONES: usize = 1000;
 
-/// Addresses of which writes wait.
+/// A range of addresses to which writes are collected.
 #[derive(Clone, Copy)]
 struct Zone {
-    /// Ports are other architectures': kept, and never written.
+    /// Ports exist on other architectures only: zones of ports are kept, but never written.
     ports: u32,
     start: u64,
     end: u64,
-    /// The highest end of this zone and of those before it, of the same kind.
+    /// The highest end of this zone and of all zones of the same kind before it.
     reach: u64,
 }
 
-/// The zones of a machine, by kind and start.
+/// The zones of a machine, ordered by kind and start.
 #[derive(Default)]
 pub struct Zones(Vec<Zone>);
 
-/// The waiting writes, in a page that the VMM maps, and may write anything into at any time.
+/// The collected writes, in a page that the VMM maps and may overwrite at any time.
 pub struct Ring {
     /// The page.
     pub source: Arc<SharedPages>,
@@ -61,12 +62,12 @@ impl Zones {
         Ok(Zones(zones))
     }
 
-    /// Whether there are as many of a kind as there may be.
+    /// Whether the maximum number of zones of a kind is reached.
     pub fn are_full(&self, ports: u32) -> bool {
         self.0.iter().filter(|zone| zone.ports == ports).count() >= MOST_ZONES
     }
 
-    /// Whether a write waits.
+    /// Whether a write is to be collected.
     #[inline]
     pub fn hold(&self, address: u64, len: u32) -> bool {
         let next = self
@@ -121,7 +122,7 @@ impl Zones {
 }
 
 impl Ring {
-    /// An empty one.
+    /// An empty ring.
     pub fn new() -> Result<Self> {
         let source = SharedPages::new(1, true)?;
         let frame = source.page(0, true)?;
@@ -132,7 +133,7 @@ impl Ring {
         })
     }
 
-    /// Lets a write wait; false where there is no room, or the VMM has made nonsense of the ring.
+    /// Collects a write; false if there is no room, or if the VMM has corrupted the ring.
     pub fn push(&self, address: u64, len: u32, value: u64) -> bool {
         let words = self.frame.halves();
         let _filling = self.filling.lock();
@@ -157,7 +158,7 @@ impl Ring {
     }
 }
 
-/// Adds a zone, or takes zones out.
+/// Adds a zone, or removes zones.
 ///
 /// # Errors
 /// EINVAL, ENOSPC, ENOMEM.

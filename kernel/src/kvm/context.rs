@@ -18,25 +18,25 @@ use crate::arch::virt::timer;
 use crate::arch::virt::{Next, Registers};
 use crate::task::Thread;
 
-/// The running virtual CPU, and what it shares with others.
+/// The running virtual CPU, and the state that it shares with others.
 pub struct Context<'a> {
-    /// Itself.
+    /// The virtual CPU.
     pub vcpu: &'a Vcpu,
     /// The machine.
     pub machine: &'a Machine,
-    /// All virtual CPUs, as they were when it was entered.
+    /// All virtual CPUs, as they were when the guest was entered.
     pub directory: &'a Directory,
     /// Its interrupt controller, if the machine has one.
     pub gic: Option<Gic<'a>>,
-    /// The VMM's settings of it.
+    /// The VMM's settings of the virtual CPU.
     pub config: VcpuConfig,
-    /// Where this CPU counts.
+    /// The counters of this CPU.
     crossings: &'static Table,
-    /// Work of its thread before it continues.
+    /// The work flags of its thread; the guest is left if any is set.
     work: &'a AtomicU32,
-    /// Its handle on the writes that are eventfds.
+    /// Its handle on the guest's writes that signal eventfds.
     events: &'a mut ioevents::Reader,
-    /// Timers whose interrupts were taken for a guest without a controller, as bits.
+    /// A bit for each timer whose interrupt was taken for a guest without a controller.
     taken: u32,
 }
 
@@ -45,7 +45,7 @@ pub struct Context<'a> {
 pub struct VcpuConfig {
     /// The guest has PSCI version 0.2 or newer.
     pub has_psci: bool,
-    /// Bits of a call's number that say that it is refused.
+    /// A call is refused if its number has one of these bits.
     pub refused: u32,
     /// Stolen time is reported to the guest.
     pub stolen_time: bool,
@@ -55,26 +55,26 @@ pub struct VcpuConfig {
 
 /// The result of an access to the controller's registers.
 pub enum Done {
-    /// Not an access to the controller.
+    /// The access is not one to the controller.
     Elsewhere,
-    /// The access was done.
+    /// The access was performed.
     Here,
-    /// Needs all other vCPUs stopped.
+    /// All other vCPUs must be stopped first.
     Halts,
 }
 
-/// The interrupt controller, as one virtual CPU has it.
+/// The interrupt controller, from the view of one virtual CPU.
 pub struct Gic<'a> {
-    /// The state that all share.
+    /// The state that all virtual CPUs share.
     pub shared: &'a Shared,
-    /// Where registers are.
+    /// The addresses of the registers.
     pub frames: &'a Frames,
     /// Its list registers.
     pub interface: &'a mut Interface,
 }
 
 impl<'a> Context<'a> {
-    /// For a virtual CPU that the current thread is about to run.
+    /// The context of a virtual CPU that the current thread is about to run.
     pub fn new(
         thread: &'a Thread,
         vcpu: &'a Vcpu,
@@ -97,7 +97,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Deals with an interrupt that the guest was left for; returns one that is the host's.
+    /// Handles an interrupt that caused an exit; returns it if it is the host's.
     pub fn interrupted(&mut self) -> Option<Hosts> {
         self.count(ExitKind::Interrupt);
         let mut timer = None;
@@ -126,7 +126,7 @@ impl<'a> Context<'a> {
         None
     }
 
-    /// Chooses the content of the list registers anew.
+    /// Chooses new content for the list registers.
     pub fn refill(&mut self) {
         if let Some(gic) = &mut self.gic {
             controller::refill(
@@ -145,10 +145,10 @@ impl<'a> Context<'a> {
         self.vcpu.exits.count_with(self.crossings, exit);
     }
 
-    /// Whether the guest goes on at once, with what others sent.
+    /// Whether the guest continues at once, with the interrupts that others sent.
     ///
-    /// A thread that changes one of these while this vCPU is in the guest interrupts this CPU, so
-    /// that they need no order here.
+    /// A thread that changes one of these while this vCPU is in the guest also interrupts this CPU,
+    /// so that relaxed loads suffice.
     #[inline(always)]
     pub fn next(&mut self) -> Next {
         let (arrived, stops) = (self.vcpu.private.pending_flags(), self.vcpu.stops());
@@ -169,7 +169,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Does an access to the controller's registers, unless it needs the guest's memory.
+    /// Performs an access to the controller's registers, unless it needs the guest's memory.
     #[inline]
     pub fn access(&mut self, access: &Access, registers: &mut Registers) -> Done {
         let Some(gic) = &mut self.gic else {
@@ -212,8 +212,8 @@ impl<'a> Context<'a> {
         Done::Here
     }
 
-    /// Does a write to a device that the VMM waits for by an eventfd, or does not wait for; false
-    /// if it is something else.
+    /// Handles a write to a device that signals an eventfd or is collected in the ring; false if it
+    /// is another access.
     #[inline]
     pub fn write(&mut self, access: &Access, registers: &mut Registers) -> bool {
         let Some(events) = self.machine.events.get(self.events) else {
@@ -231,7 +231,7 @@ impl<'a> Context<'a> {
         done
     }
 
-    /// The guest was left.
+    /// Called after the guest was left.
     pub fn end(self) {
         if let Some(gic) = self.gic {
             controller::leave(

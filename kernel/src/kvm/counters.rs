@@ -8,16 +8,16 @@ use crate::arch::time;
 use crate::arch::virt::timer::Offsets;
 use crate::errno::{Errno, Result};
 
-/// The offsets, in ticks. A virtual CPU takes them when it enters its guest.
+/// The offsets, in ticks. A virtual CPU reads them when it enters its guest.
 pub struct Counters {
     virt: AtomicU64,
     phys: AtomicU64,
-    /// Whether KVM_ARM_SET_COUNTER_OFFSET set them: then nothing else changes them.
+    /// Whether KVM_ARM_SET_COUNTER_OFFSET set them; then nothing else changes them.
     fixed: AtomicBool,
 }
 
 impl Counters {
-    /// The host's.
+    /// Counters equal to the host's.
     pub fn new() -> Self {
         Counters {
             virt: AtomicU64::new(0),
@@ -34,8 +34,8 @@ impl Counters {
         }
     }
 
-    /// A virtual CPU was made: for all of them the virtual counter begins at 0, and the physical
-    /// one is the host's, as in Linux.
+    /// Called when a virtual CPU was created: the virtual counter of all of them starts at 0, and
+    /// the physical counter is the host's, as in Linux.
     pub fn begin(&self) {
         if !self.fixed.load(Relaxed) {
             self.virt.store(time::now_ticks(), Relaxed);
@@ -61,8 +61,8 @@ impl Counters {
 }
 
 impl Machine {
-    /// Both counters are so much behind the host's from now on, whatever registers are set to
-    /// (KVM_ARM_SET_COUNTER_OFFSET).
+    /// Sets both counters this far behind the host's, and later writes of the registers do not
+    /// change that (KVM_ARM_SET_COUNTER_OFFSET).
     ///
     /// # Errors
     /// EINVAL, EBUSY (a virtual CPU runs).

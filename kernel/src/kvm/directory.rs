@@ -13,36 +13,36 @@ use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 use crate::{params, random};
 
-/// Settles the policy.
+/// Selects the policy.
 pub fn init() {
     if params::choice("affinity", &[("index", false), ("scan", true)]) {
         branch::take_affinity_scan();
     }
 }
 
-/// All virtual CPUs of a machine, by place and by affinity.
+/// All virtual CPUs of a machine, by index and by affinity.
 pub struct Directory {
     vcpus: Vec<Arc<Vcpu>>,
     affinities: Vec<Affinity>,
     index: Index,
 }
 
-/// Where something is published.
+/// Holds what is published.
 pub struct Slot<T>(Mutex<Option<Arc<T>>>);
 
 /// A machine's directory.
 pub type Publication = affinity::Publication<Slot<Directory>>;
 
-/// A virtual CPU's handle on it.
+/// A virtual CPU's handle on the directory.
 pub type Reader = affinity::Reader<Arc<Directory>>;
 
-/// With nothing published yet.
+/// A publication without a directory yet.
 pub fn publication() -> Publication {
     Publication::new(Slot::new())
 }
 
 impl<T> Slot<T> {
-    /// Nothing.
+    /// An empty slot.
     pub const fn new() -> Self {
         Slot(Mutex::new(None))
     }
@@ -55,7 +55,7 @@ impl<T> Lock<Option<Arc<T>>> for Slot<T> {
 }
 
 impl Directory {
-    /// A directory of these virtual CPUs.
+    /// Creates a directory of these virtual CPUs.
     pub fn new(of: &[Arc<Vcpu>]) -> Result<Arc<Self>> {
         let (mut vcpus, mut affinities) = (Vec::new(), Vec::new());
         let room = vcpus.try_reserve_exact(of.len());
@@ -71,12 +71,12 @@ impl Directory {
         })
     }
 
-    /// All, by place.
+    /// All virtual CPUs, by index.
     pub fn vcpus(&self) -> &[Arc<Vcpu>] {
         &self.vcpus
     }
 
-    /// The place of the one with this affinity.
+    /// The index of the virtual CPU with this affinity.
     #[inline]
     pub fn place(&self, affinity: Affinity) -> Option<u16> {
         if arch::is_taken::<{ Key::AffinityScan as u32 }>() {
@@ -85,12 +85,12 @@ impl Directory {
         self.index.get(affinity)
     }
 
-    /// The one with this affinity.
+    /// The virtual CPU with this affinity.
     pub fn find(&self, affinity: Affinity) -> Option<&Arc<Vcpu>> {
         self.vcpus.get(usize::from(self.place(affinity)?))
     }
 
-    /// Calls `visit` for each that an SGI's list names.
+    /// Calls `visit` for each virtual CPU that an SGI's list names.
     #[inline]
     pub fn each_target(&self, list: TargetList, mut visit: impl FnMut(&Vcpu)) {
         let mut at = |place: u16| {

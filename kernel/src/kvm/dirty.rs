@@ -14,14 +14,14 @@ use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 use crate::task::sched;
 
-/// Pages of a word.
+/// The number of pages per word.
 const BITS: usize = 64;
 
 /// A bit for each page.
 pub struct Log(Vec<AtomicU64>);
 
 impl Log {
-    /// For so many pages, all of them written or none.
+    /// A log for `pages` pages, with all bits set if `written`.
     pub fn new(pages: usize, written: bool) -> Result<Arc<Self>> {
         let mut words = Vec::new();
         let count = pages.div_ceil(BITS);
@@ -37,7 +37,7 @@ impl Log {
         try_arc(Log(words))
     }
 
-    /// How many bytes it takes.
+    /// Its size in bytes.
     pub fn len(&self) -> usize {
         self.0.len() * size_of::<u64>()
     }
@@ -50,7 +50,7 @@ impl Log {
         }
     }
 
-    /// A page was written.
+    /// Records a write to a page.
     pub fn mark(&self, page: usize) {
         if let Some(word) = self.0.get(page / BITS) {
             word.fetch_or(1 << (page % BITS), Release);
@@ -69,7 +69,7 @@ impl Machine {
         Ok((slot, log))
     }
 
-    /// Reports which pages were written, and clears them, unless the VMM clears them by itself.
+    /// Reports which pages were written, and clears their bits, unless the VMM clears them itself.
     pub fn notify_log(&self, request: &DirtyLog) -> Result<usize> {
         let _changing = self.changing.lock_killable()?;
         let (slot, log) = self.logged(request.slot)?;
@@ -82,7 +82,7 @@ impl Machine {
             }
             return Ok(0);
         }
-        // Copy the bits first: a fault while writing to the VMM must leave them set.
+        // The bits are copied first, so that a fault while writing to the VMM leaves them set.
         let mut taken = Vec::new();
         taken
             .try_reserve_exact(log.0.len())
@@ -104,7 +104,7 @@ impl Machine {
         Ok(0)
     }
 
-    /// Pages that the VMM names count as not written.
+    /// Clears the bits of the pages that the VMM names.
     pub fn clear_log(&self, request: &ClearLog) -> Result<usize> {
         let (first, count) = (request.first as usize, request.count as usize);
         if first % BITS != 0 {
@@ -131,14 +131,15 @@ impl Machine {
     }
 }
 
-/// Lets others run now and then, in a loop over a log's words.
+/// Lets other threads run now and then in a loop over a log's words.
 fn pause(at: usize) {
     if at.is_multiple_of(4096) {
         sched::cond_resched();
     }
 }
 
-/// The guest's addresses of the pages that words name, of which the first is that of page `first`.
+/// The guest addresses of the pages whose bits are set in `words`; the first bit belongs to page
+/// `first`.
 fn runs(slot: &Slot, first: usize, words: &[u64]) -> impl Iterator<Item = Range<u64>> {
     let words = (first..).step_by(BITS).zip(words).enumerate();
     let words = words.filter_map(|(at, (page, word))| {

@@ -21,10 +21,10 @@ pub fn get(guest: &Guest) -> VcpuEvents {
     }
 }
 
-/// Makes the events pending that the VMM asks for, and no others.
+/// Makes the events pending that the VMM asks for, and clears all others.
 ///
 /// # Errors
-/// EINVAL: a syndrome where the hardware has none, or a syndrome that cannot exist.
+/// EINVAL: a syndrome although the hardware supports none, or an invalid syndrome.
 pub fn set(state: &mut State, wanted: &VcpuEvents) -> Result<()> {
     if wanted.reserved != [0; 12] || wanted.unused != [0; 5] {
         return Err(Errno::EINVAL);

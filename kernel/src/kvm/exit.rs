@@ -28,40 +28,40 @@ mod class {
 
 /// The immediate of an SMC instruction; it is 0 in calls (Arm DEN 0028, 2.9).
 const IMMEDIATE: u64 = 0xffff;
-/// In the syndrome of a trapped wait: WFE, not WFI.
+/// In the syndrome of a trapped wait: a WFE, not a WFI.
 const WAITS_FOR_EVENT: u64 = 1;
 
-/// The work that an exit leaves.
+/// The work that remains after an exit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
-    /// Nothing: the guest goes on.
+    /// None: the guest continues.
     Again,
     /// The guest waits for an interrupt.
     Waits,
     /// The guest waits for something that another CPU does.
     Yields,
-    /// The guest asks where its stolen time is reported.
+    /// The guest asks for the address of its stolen time.
     StolenTime,
-    /// The guest wants its FP and SIMD registers, or SVE's, which it is given.
+    /// The guest uses its FP and SIMD or SVE registers, which are to be loaded.
     Fp,
-    /// The guest wants debug registers, which it is given.
+    /// The guest uses debug registers, which are to be loaded.
     Debug,
-    /// Maintenance of caches, or a write that may switch them on or off.
+    /// Cache maintenance, or a write that may turn the caches on or off.
     Caches,
-    /// A debug exception, which is the VMM's.
+    /// A debug exception for the VMM.
     Debugged,
-    /// An access to the state of interrupts that another CPU holds, for which all others are to
-    /// stand still.
+    /// An access to the state of interrupts that another CPU holds; all other virtual CPUs must be
+    /// stopped for it.
     Halts,
-    /// The guest did something undefined: it gets an exception.
+    /// The guest did something undefined, and gets an exception.
     Undefined,
-    /// An SError of the hardware.
+    /// The hardware reported an SError.
     Error,
     /// An access that the translation did not allow.
     Memory,
     /// A call that the VMM answers, with flags that describe it.
     Calls { flags: u64 },
-    /// The machine is suspended, by its VMM.
+    /// The VMM suspends the machine.
     Suspends,
     /// The machine powers off.
     Off,
@@ -71,7 +71,7 @@ pub enum Exit {
     Reset2,
 }
 
-/// Handles a trap, or returns the work that is left. The cheapest exits are tested first, inline.
+/// Handles a trap, and returns the work that remains. The cheapest exits are tested first, inline.
 #[inline(always)]
 pub fn handle_exit(context: &mut Context, registers: &mut Registers) -> Exit {
     let syndrome = registers.syndrome;

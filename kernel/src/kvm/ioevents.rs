@@ -15,40 +15,40 @@ use crate::mm::heap::try_arc;
 use crate::sync::SleepMutex;
 use crate::task::sched::cond_resched;
 
-/// The writes that an assignment matches, in the order in which assignments are kept.
+/// The writes that an assignment matches; assignments are kept in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    /// Ports are other architectures': kept, and never written.
+    /// Ports exist on other architectures only: such assignments are kept, but never match.
     ports: u32,
     address: u64,
-    /// Bytes of the write; any for 0.
+    /// The length of the write in bytes; 0 matches any.
     len: u32,
-    /// The value written, unless any.
+    /// The value written; None matches any.
     value: Option<u64>,
 }
 
-/// One assignment.
+/// An assignment.
 #[derive(Clone)]
 struct Event {
     key: Key,
     to: Arc<EventFd>,
 }
 
-/// The most assignments of a part.
+/// The maximum number of assignments in a part.
 const MOST_IN_PART: usize = 64;
 
-/// Assignments by key, in parts: a change copies one part.
+/// Assignments by key, in parts, so that a change copies one part only.
 #[derive(Default)]
 struct List(Vec<Part>);
 
-/// Consecutive assignments, at least one.
+/// Consecutive assignments; at least one.
 #[derive(Clone)]
 struct Part {
     first: Key,
     events: Arc<Vec<Event>>,
 }
 
-/// The writes of a machine's guest that are not exits.
+/// The guest's writes that cause no exit to the VMM.
 #[derive(Default)]
 pub struct Events {
     /// The assignments to eventfds.
@@ -60,17 +60,18 @@ pub struct Events {
 /// A machine's assignments, which change while virtual CPUs run.
 pub struct Assignments {
     current: affinity::Publication<Slot<Events>>,
-    /// Held while they are changed.
+    /// Held while the assignments are changed.
     changing: SleepMutex<()>,
-    /// How many there are.
+    /// The number of assignments.
     count: AtomicUsize,
 }
 
-/// A virtual CPU's handle on them.
+/// A virtual CPU's handle on the assignments.
 pub type Reader = affinity::Reader<Arc<Events>>;
 
 impl Events {
-    /// Signals the eventfd that a write is assigned to, or lets it wait; false if it is neither's.
+    /// Signals the eventfd that a write is assigned to, or collects the write; false if it is
+    /// neither.
     #[inline]
     pub fn write(&self, ring: &Ring, address: u64, len: u32, value: u64) -> bool {
         let kinds = [(0, None), (len, None), (len, Some(value))];
@@ -90,7 +91,7 @@ impl Events {
         true
     }
 
-    /// A copy, to be changed.
+    /// A copy that can be changed.
     fn try_clone(&self) -> Result<Self> {
         let parts = copy(&self.list.0)?;
         Ok(Events {
@@ -119,7 +120,8 @@ impl Part {
 }
 
 impl List {
-    /// The part that holds a key, or would; none if all parts are for greater keys.
+    /// The index of the part that holds a key, or would hold it; None if all parts are for greater
+    /// keys.
     #[inline]
     fn part(&self, key: &Key) -> Option<usize> {
         self.0
@@ -127,7 +129,7 @@ impl List {
             .checked_sub(1)
     }
 
-    /// The assignment for these writes.
+    /// The assignment with this key.
     #[inline]
     fn get(&self, key: &Key) -> Option<&Event> {
         let events = &self.0[self.part(key)?].events;
@@ -135,7 +137,7 @@ impl List {
         Some(&events[at.ok()?])
     }
 
-    /// The first for writes that are no less.
+    /// The first assignment whose key is not less.
     fn from(&self, key: &Key) -> Option<&Event> {
         let part = self.part(key).unwrap_or(0);
         let mut parts = self.0.get(part..)?.iter();
@@ -144,7 +146,7 @@ impl List {
         events.get(at).or_else(|| parts.next()?.events.first())
     }
 
-    /// Adds an assignment, whose key no other has, to a fresh copy.
+    /// Adds an assignment with an unused key to a fresh copy.
     fn insert(&mut self, new: Event) -> Result<()> {
         let part = self.part(&new.key).unwrap_or(0);
         let mut events = match self.0.get(part) {
@@ -166,7 +168,7 @@ impl List {
         Ok(())
     }
 
-    /// Takes one out of a fresh copy.
+    /// Removes an assignment from a fresh copy.
     fn remove(&mut self, key: &Key) -> Result<()> {
         let part = self.part(key).ok_or(Errno::ENOENT)?;
         let mut events = copy(&self.0[part].events)?;
@@ -191,7 +193,7 @@ impl Key {
         }
     }
 
-    /// Whether a write could be meant for this one and for one of the list.
+    /// Whether some write matches both this assignment and one in the list.
     fn collides(&self, list: &List) -> bool {
         let any = Key {
             len: 0,
@@ -202,7 +204,7 @@ impl Key {
             value: None,
             ..*self
         };
-        // The first assignment with the same address, or length too, if there is one.
+        // Whether the list has an assignment with the same address, or the same address and length.
         let has_like = |key: Key, is_like: fn(&Key, &Key) -> bool| {
             list.from(&key)
                 .is_some_and(|event| is_like(&event.key, &key))
@@ -220,11 +222,11 @@ impl Key {
     }
 }
 
-/// Makes or ends an assignment.
+/// Adds or removes an assignment.
 ///
 /// # Errors
-/// EINVAL, EBADF, EEXIST (a write could be meant for another too), ENOENT (there is no such),
-/// ENOSPC (as many zones as there may be leave no place, as on Linux's buses).
+/// EINVAL, EBADF, EEXIST (some write would match another assignment too), ENOENT (there is no such
+/// assignment), ENOSPC (with the zones, there would be more than Linux's buses allow).
 pub fn change(machine: &Machine, request: &Ioeventfd) -> Result<usize> {
     let known = uapi::IOEVENTFD_VALUE
         | uapi::IOEVENTFD_PORT
@@ -262,7 +264,7 @@ pub fn change(machine: &Machine, request: &Ioeventfd) -> Result<usize> {
 }
 
 impl Assignments {
-    /// None yet.
+    /// No assignments.
     pub fn new() -> Self {
         Assignments {
             current: affinity::Publication::new(Slot::new()),
@@ -271,18 +273,18 @@ impl Assignments {
         }
     }
 
-    /// The current assignments, if anything was ever assigned.
+    /// The current assignments, if there were ever any.
     #[inline]
     pub fn get<'a>(&self, reader: &'a mut Reader) -> Option<&'a Arc<Events>> {
         reader.get(&self.current)
     }
 
-    /// Bytes of kernel memory that they take, roughly.
+    /// The approximate size of the kernel memory that they take, in bytes.
     pub fn held(&self) -> usize {
         self.count.load(Relaxed) * size_of::<Event>()
     }
 
-    /// Ends all, part by part: no virtual CPU is left. May sleep.
+    /// Drops all assignments part by part; no virtual CPU exists any more. May sleep.
     pub fn end(&self) {
         let Ok(none) = try_arc(Events::default()) else {
             return;
@@ -294,7 +296,8 @@ impl Assignments {
         }
     }
 
-    /// Publishes the assignments as changed by `change`, which returns how many more there are.
+    /// Publishes the assignments as changed by `change`, which returns by how many their number
+    /// grows.
     pub fn change(&self, change: impl FnOnce(&mut Events) -> Result<isize>) -> Result<usize> {
         let held = self.changing.lock();
         let mut reader = Reader::new();

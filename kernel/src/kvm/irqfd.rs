@@ -16,23 +16,25 @@ use crate::task::current;
 use crate::task::sched::cond_resched;
 use crate::task::work_queue::{self, Link, Work};
 
-/// One assignment.
+/// An assignment.
 struct Irqfd {
     machine: Arc<Machine>,
     trigger: Arc<EventFd>,
-    /// The assignment is over once its eventfd is closed, whoever else signals that.
+    /// The file of the eventfd. The assignment ends once it is closed, even if others still signal
+    /// the eventfd.
     file: Weak<File>,
     gsi: u32,
-    /// For a level: signalled when the guest has ended the interrupt, whereby the line fell.
+    /// For a level interrupt: signalled when the guest has ended the interrupt and its line was
+    /// lowered.
     resample: Option<Arc<EventFd>>,
     listens: Mutex<Listens>,
 }
 
-/// Whether an assignment is notified of its trigger.
+/// Whether an assignment listens to its trigger.
 enum Listens {
     /// Not yet.
     No,
-    /// As long as this is there, which holds the assignment in turn.
+    /// It listens as long as this exists, which in turn holds a reference to the assignment.
     By(#[allow(dead_code, reason = "it ends with this")] Watch),
     /// No longer.
     Ended,
@@ -42,29 +44,30 @@ enum Listens {
 #[derive(Default)]
 pub struct Irqfds {
     table: Mutex<Table>,
-    /// There is one once an assignment is resampled.
+    /// Set once there is an assignment with resampling.
     later: Once<Arc<Later>>,
 }
 
-/// As many resampled assignments of a shared interrupt as are signalled at once when it ends. More
-/// of them are left to the kernel's worker.
+/// The maximum number of resampled assignments of a shared interrupt that are signalled at once
+/// when it ends. If there are more, the kernel's worker signals them.
 const FEW: usize = 16;
 
-/// Signals many resampled assignments for virtual CPUs, which let no interrupt in meanwhile.
+/// Signals many resampled assignments on behalf of virtual CPUs, which do not accept the interrupt
+/// again meanwhile.
 struct Later {
     machine: Weak<Machine>,
-    /// The shared interrupts that have ended, as bits.
+    /// A bit for each shared interrupt that has ended.
     ended: Mutex<[u64; 16]>,
     link: Link,
 }
 
 #[derive(Default)]
 struct Table {
-    /// By their eventfds' addresses.
+    /// Ordered by the addresses of their eventfds.
     all: Vec<Arc<Irqfd>>,
-    /// The resampled ones, ordered by the VMM's number of their interrupt too.
+    /// The assignments with resampling, ordered by GSI, then by address.
     resampled: Vec<Arc<Irqfd>>,
-    /// The index of the assignment that was checked last for whether its eventfd is gone.
+    /// The index of the assignment that was last checked for a closed eventfd.
     looked: usize,
 }
 
@@ -78,12 +81,12 @@ impl Irqfd {
         self.file.strong_count() == 0
     }
 
-    /// The key by which resampled ones are ordered.
+    /// The key by which resampled assignments are ordered.
     fn key(&self) -> (u32, usize) {
         (self.gsi, self.address())
     }
 
-    /// Listens from now on, unless the assignment was ended meanwhile.
+    /// Starts to listen, unless the assignment was ended meanwhile.
     fn listen(&self, watch: Watch) {
         let mut listens = self.listens.lock();
         let unused = match *listens {
@@ -94,8 +97,8 @@ impl Irqfd {
         drop(unused);
     }
 
-    /// Stops listening. A notification in progress keeps it alive, maybe in the exit path of
-    /// another VM, so nothing of this VM may be freed there.
+    /// Stops listening. A notification in progress may still hold a reference, possibly in the exit
+    /// path of another VM, where nothing of this VM may be freed, so wait for it.
     fn end(mut self: Arc<Self>) {
         let before = core::mem::replace(&mut *self.listens.lock(), Listens::Ended);
         drop(before);
@@ -110,16 +113,16 @@ impl Watcher for Irqfd {
         if self.is_closed() || !self.trigger.drain() {
             return false;
         }
-        // A level stays high until it is resampled, or the VMM says otherwise.
+        // A level stays high until it is resampled, or the VMM lowers it.
         self.machine.set_gsi(self.gsi, true);
         true
     }
 }
 
-/// Makes or ends an assignment.
+/// Adds or removes an assignment.
 ///
 /// # Errors
-/// EINVAL, EAGAIN (there is no controller yet), EBADF, EBUSY (the eventfd is an interrupt already).
+/// EINVAL, EAGAIN (there is no controller yet), EBADF, EBUSY (the eventfd is assigned already).
 pub fn change(machine: &Arc<Machine>, request: &Request) -> Result<usize> {
     if request.flags & !(uapi::IRQFD_DEASSIGN | uapi::IRQFD_RESAMPLE) != 0 {
         return Err(Errno::EINVAL);
@@ -155,8 +158,8 @@ pub fn change(machine: &Arc<Machine>, request: &Request) -> Result<usize> {
         resample,
         listens: Mutex::new(Listens::No),
     })?;
-    // Two for each new one: closed eventfds leave about as many assignments as there are
-    // descriptors.
+    // Check two assignments for each new one, so that closed eventfds leave no more assignments
+    // than about the number of descriptors.
     (0..2).for_each(|_| machine.irqfds.end(Table::take_closed));
     machine.add_irqfd(&made)?;
     match trigger.watch(made.clone()) {
@@ -169,13 +172,13 @@ pub fn change(machine: &Arc<Machine>, request: &Request) -> Result<usize> {
             return Err(error);
         }
     }
-    // Values written before the assignment count too.
+    // Values written before the assignment also count.
     made.changed();
     Ok(0)
 }
 
 impl Table {
-    /// Where the one of an eventfd is, or would be.
+    /// The index of an eventfd's assignment, or where it would be.
     fn find(&self, address: usize) -> core::result::Result<usize, usize> {
         self.all
             .binary_search_by_key(&address, |known| known.address())
@@ -192,7 +195,7 @@ impl Table {
         first.is_some_and(|known| known.gsi == gsi)
     }
 
-    /// How many resampled assignments of this number there are.
+    /// The number of resampled assignments of a GSI.
     fn count_resampled(&self, gsi: u32) -> usize {
         let first = self.resampled.partition_point(|known| known.gsi < gsi);
         let others = &self.resampled[first..];
@@ -227,7 +230,7 @@ impl Table {
         gone
     }
 
-    /// Looks at one more, in turn: takes it if its eventfd is gone.
+    /// Checks the next assignment in turn, and takes it out if its eventfd is closed.
     fn take_closed(&mut self) -> Option<Arc<Irqfd>> {
         self.looked = self
             .looked
@@ -247,12 +250,12 @@ impl Irqfds {
         }
     }
 
-    /// Bytes of kernel memory that they take, roughly.
+    /// The approximate size of the kernel memory that they take, in bytes.
     pub fn held(&self) -> usize {
         self.table.lock().all.len() * 256
     }
 
-    /// Ends all. May sleep.
+    /// Ends all assignments. May sleep.
     pub fn end_all(&self) {
         let Table { all, resampled, .. } = core::mem::take(&mut *self.table.lock());
         for one in resampled {
@@ -279,8 +282,8 @@ impl Machine {
         Ok(())
     }
 
-    /// The routes have changed: notifies the controller which ends of interrupts resample an irqfd
-    /// now.
+    /// Called after the routes have changed: tells the controller which ends of interrupts now
+    /// resample an irqfd.
     pub fn update_resampled(&self) {
         let Some(shared) = self.vgic().and_then(|vgic| vgic.shared()) else {
             return;
@@ -289,8 +292,8 @@ impl Machine {
         shared.report_ends(|line| self.routes.of_line(line).any(|gsi| table.is_resampled(gsi)));
     }
 
-    /// The guest ended a shared interrupt: the lines that are asked for again fall, and their
-    /// eventfds are signalled, under no lock.
+    /// Called when the guest ended a shared interrupt: lowers the lines that are resampled, and
+    /// signals their eventfds without a lock held.
     pub fn ended(&self, number: u32) {
         let mut count = 0;
         for gsi in self.routes.of_line(number) {
@@ -320,7 +323,8 @@ impl Machine {
                 };
                 key.1 = known.address() + 1;
                 known.resample.iter().for_each(|resample| resample.signal());
-                // Its end would wait for this one on the same CPU.
+                // Dropping the last reference here would wait for this very notification on the
+                // same CPU.
                 drop(known);
                 pause();
             }
@@ -337,7 +341,7 @@ impl Later {
         })
     }
 
-    /// Has the worker signal the assignments of a shared interrupt.
+    /// Queues the assignments of a shared interrupt for the worker to signal.
     fn add(self: &Arc<Self>, number: u32) {
         let mut ended = self.ended.lock();
         let waits = ended.iter().any(|bits| *bits != 0);

@@ -12,13 +12,13 @@ use crate::mm::frame::FrameRef;
 use crate::mm::shared::SharedPages;
 use crate::mm::vma::PageSource;
 
-/// Indices of its words of eight bytes: `request_interrupt_window` and `immediate_exit`;
-/// `exit_reason`, and the flags of x86; then the details of the reason.
+/// Indices of the page's 64-bit words: `request_interrupt_window` and `immediate_exit`;
+/// `exit_reason`, and x86's flags; then the details of the reason.
 const REQUESTS: usize = 0;
 const REASON: usize = 1;
 const DETAILS: usize = 4;
 
-/// `exit_reason` and `flags` in their word: the bits in between are the VMM's.
+/// `exit_reason` and `flags` in their word: the bits in between belong to the VMM.
 const REASON_BITS: u64 = 0xffff_ffff;
 const FLAGS_BITS: u64 = 0xffff << 48;
 
@@ -30,7 +30,7 @@ pub struct RunPage {
 }
 
 impl RunPage {
-    /// All zero.
+    /// A zeroed page.
     pub fn new() -> Result<Self> {
         let source = SharedPages::new(1, true)?;
         let frame = source.page(0, true)?;
@@ -41,17 +41,17 @@ impl RunPage {
         &self.frame.words()[at]
     }
 
-    /// Whether RUN is to come back at once.
+    /// Whether KVM_RUN is to return at once.
     pub fn immediate_exit(&self) -> bool {
         self.word(REQUESTS).load(Relaxed) >> 8 & 0xff != 0
     }
 
-    /// RUN begins: why it comes back is not known yet.
+    /// Called when KVM_RUN begins: the exit reason is not known yet.
     pub fn begin(&self) {
         self.replace(REASON_BITS | FLAGS_BITS, EXIT_UNKNOWN);
     }
 
-    /// Says why RUN comes back.
+    /// Sets the reason why KVM_RUN returns.
     pub fn set_reason(&self, reason: u32) {
         self.replace(REASON_BITS, reason);
     }
@@ -69,29 +69,30 @@ impl RunPage {
         self.set_reason(reason);
     }
 
-    /// The guest accesses a device of the VMM's; `data` is the value it writes.
+    /// Reports an access to a device of the VMM; `data` is the value written.
     pub fn set_mmio(&self, address: u64, len: usize, data: Option<u64>) {
         let kind = len as u64 | u64::from(data.is_some()) << 32;
         self.notify(EXIT_MMIO, [address, data.unwrap_or(0), kind]);
     }
 
-    /// The VMM's answer to a read.
+    /// The value with which the VMM answers a read.
     pub fn mmio_data(&self) -> u64 {
         self.word(DETAILS + 1).load(Relaxed)
     }
 
-    /// The guest accesses a device in a way that the hardware does not describe.
+    /// Reports an access that the hardware does not decode.
     pub fn set_undescribed(&self, syndrome: u64, address: u64) {
         self.notify(EXIT_ARM_NISV, [syndrome, address]);
     }
 
-    /// A debug exception that the VMM wants; with the address of a watchpoint's access.
+    /// Reports a debug exception that the VMM asked for, with the address that a watchpoint
+    /// matched.
     pub fn set_debug(&self, syndrome: u64, address: u64) {
-        // The syndrome's lower and its upper half are two fields.
+        // The syndrome's halves are two fields.
         self.notify(EXIT_DEBUG, [syndrome, address]);
     }
 
-    /// The guest powered off, resets, is suspended or wakes up; `how` has the details.
+    /// Reports that the guest powers off, resets, is suspended or wakes up; `how` has the details.
     pub fn set_event(&self, kind: u32, how: Option<u64>) {
         let count = u64::from(how.is_some());
         self.notify(
@@ -100,7 +101,7 @@ impl RunPage {
         );
     }
 
-    /// The guest makes a call that is the VMM's.
+    /// Reports a call that the VMM answers.
     pub fn set_hypercall(&self, function: u32, flags: u64) {
         let (arguments, result) = ([0; 6], 0);
         let [a, b, c, d, e, f] = arguments;

@@ -17,29 +17,29 @@ use crate::mm::mmu_notifier::MmuNotifier;
 use crate::sync::Mutex;
 use crate::task::sched;
 
-/// How much is mapped at once where a guest touches memory: a power of two.
+/// The amount of memory mapped at once around a guest's access: a power of two.
 const AROUND: u64 = 64 << 10;
 
-/// How a guest's access to memory went.
+/// The result of a guest's access to memory.
 pub enum Found {
     /// The access can be tried again.
     Memory,
-    /// No memory is there, or none that may be written.
+    /// There is no memory, or no writable memory.
     Nothing,
 }
 
-/// A guest's memory, of which the VMM's space knows. While that lives, nobody else lets go of it
-/// but its machine.
+/// A guest's memory. The VMM's address space notifies it of changes; as long as that space lives,
+/// only the machine drops it.
 pub struct Memory {
-    /// The slots, which map the VMM's memory into the guest's. Locked while the space of the VMM is
-    /// locked, so never the other way round.
+    /// The slots, which map the VMM's memory into the guest's. Locked while the VMM's address space
+    /// is locked, so never in the opposite order.
     pub slots: Mutex<Slots>,
-    /// The guest's translation.
+    /// The guest's stage 2 translation.
     pub translation: Stage2,
 }
 
 impl Memory {
-    /// None yet, at guest addresses of `bits` bits.
+    /// Memory without slots, for guest addresses of `bits` bits.
     pub fn new(bits: u32) -> Result<Self> {
         Ok(Memory {
             slots: Mutex::default(),
@@ -47,14 +47,14 @@ impl Memory {
         })
     }
 
-    /// Bytes of kernel memory that it takes, roughly.
+    /// The approximate size of the kernel memory that it takes, in bytes.
     pub fn held(&self) -> usize {
         self.translation.tables() * PAGE_SIZE + self.slots.lock().logs()
     }
 }
 
 impl Machine {
-    /// Makes, changes or removes a slot (KVM_SET_USER_MEMORY_REGION).
+    /// Creates, changes or removes a slot (KVM_SET_USER_MEMORY_REGION).
     pub fn set_region(&self, region: &MemoryRegion) -> Result<usize> {
         let _changing = self.changing.lock_killable()?;
         let all_written = self.logs_all_written();
@@ -63,7 +63,7 @@ impl Machine {
             let wanted = slots.check(region, self.limit())?;
             (slots.get(region.slot).is_none(), wanted)
         };
-        // Large, so it is made without the lock; nobody else changes slots meanwhile.
+        // A log is large, so it is made without the lock; nobody else changes slots meanwhile.
         let log = match wanted {
             Some(pages) => Some(Log::new(pages, all_written)?),
             None => None,
@@ -85,17 +85,18 @@ impl Machine {
         Ok(0)
     }
 
-    /// Makes a guest's access to memory possible.
+    /// Maps memory for a guest's access.
     pub fn fault(&self, address: u64, write: bool) -> Result<Found> {
         if let Some(found) = self.fault_by(address, write, true)? {
             return Ok(found);
         }
-        // Something was unmapped while a huge page was made ready. A page does not take as long.
+        // Something was unmapped while a huge page was prepared. Mapping a small page takes less
+        // time.
         let found = self.fault_by(address, write, false)?;
         Ok(found.unwrap_or(Found::Memory))
     }
 
-    /// The same, by a huge page if `huge` and there is one; none if that could not be mapped.
+    /// The same, with a huge page if `huge` and one exists; None if it could not be mapped.
     fn fault_by(&self, address: u64, write: bool, huge: bool) -> Result<Option<Found>> {
         let generation = self.memory.translation.generation();
         let slot = self.memory.slots.lock().find(address).cloned();
@@ -103,8 +104,8 @@ impl Machine {
             return Ok(Some(Found::Nothing));
         };
         let host = slot.host(address);
-        // A page that may be written is mapped writable at once, unless writes are logged. One that
-        // the VMM itself may only read is mapped read-only, if the guest reads it.
+        // A writable page is mapped writable at once, unless writes are logged. A page that the VMM
+        // itself may only read is mapped read-only, if the guest reads it.
         let mut writable = slot.writable && (write || slot.log.is_none());
         let access = if writable {
             Access::Write
@@ -131,8 +132,8 @@ impl Machine {
             .memory
             .translation
             .map(page, frame, writable, generation)?;
-        // After the map: a log that is read in between would forget a page that can still be
-        // written.
+        // After the page is mapped: otherwise a reader of the log in between would miss a page that
+        // can still be written.
         match &slot.log {
             Some(log) if mapped && writable => log.mark(slot.page(address)),
             None if mapped && writable => self.map_around(&space, &slot, page, generation),
@@ -141,8 +142,8 @@ impl Machine {
         Ok(Some(Found::Memory))
     }
 
-    /// Maps the huge page around a page, where the VMM has one that the slot shows whole; none if
-    /// there is none, false if something was unmapped meanwhile.
+    /// Maps the huge page around a page, if the VMM has one that lies in the slot as a whole. None
+    /// if there is none, false if something was unmapped meanwhile.
     fn map_huge_page(
         &self,
         space: &AddressSpace,
@@ -164,8 +165,8 @@ impl Machine {
             .transpose()
     }
 
-    /// Maps the other writable pages around a page that was mapped: a guest that uses memory soon
-    /// uses the neighbouring pages.
+    /// Maps the other writable pages around a page that was mapped, since guests soon use
+    /// neighbouring pages.
     fn map_around(&self, space: &AddressSpace, slot: &Slot, page: u64, generation: u64) {
         let huge = slot.around(page, AROUND);
         let host = slot.host(huge.start)..slot.host(huge.end);
@@ -187,7 +188,7 @@ impl Machine {
     /// Writes to the guest's memory on its behalf.
     ///
     /// # Errors
-    /// EFAULT: not all of it is memory that may be written.
+    /// EFAULT: not all of it is writable memory.
     pub fn write_guest(&self, address: u64, bytes: &[u8]) -> Result<()> {
         self.each_part(address, bytes.len(), |slot, at, range| {
             let part = &bytes[range];
@@ -215,8 +216,8 @@ impl Machine {
         })
     }
 
-    /// Visits the pages of a range of the guest's memory: the slot, the address and which of the
-    /// bytes lie there.
+    /// Visits the pages of a guest address range: the slot, the address, and the part of the bytes
+    /// that lies there.
     fn each_part(
         &self,
         address: u64,

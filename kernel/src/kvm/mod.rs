@@ -83,7 +83,7 @@ impl FileOps for System {
     }
 }
 
-/// A descriptor of the calling process for a new file.
+/// Adds a new file to the calling process's descriptors.
 fn add_file(kind: &str, ops: Arc<dyn FileOps>) -> Result<usize> {
     let file = anonymous::file(kind, ops, OpenFlags(O_RDWR))?;
     Ok(current().files().add(file, true)? as usize)

@@ -25,9 +25,9 @@ use super::vm::Machine;
 use crate::arch::virt::Registers;
 use crate::errno::{Errno, Result};
 
-/// Functions that take addresses have a 64-bit form, with this bit.
+/// Functions that take addresses have a 64-bit form with this bit.
 const WIDE: u32 = 1 << 30;
-/// Functions of version 0.1, as Linux's KVM numbers them: CPU_SUSPEND, CPU_OFF, CPU_ON, MIGRATE.
+/// Functions of version 0.1, numbered as in Linux's KVM: CPU_SUSPEND, CPU_OFF, CPU_ON, MIGRATE.
 const OLD: u32 = 0x95c1_ba5e;
 const OLD_OFF: u32 = OLD + 1;
 const OLD_ON: u32 = OLD + 2;
@@ -43,19 +43,19 @@ const VERSION_0_1: u64 = 1;
 const VERSION_0_2: u64 = 2;
 const VERSION_1_0: u64 = 1 << 16;
 const VERSION_1_1: u64 = 1 << 16 | 1;
-/// MIGRATE_INFO_TYPE: there is no trusted system that would have to be moved.
+/// MIGRATE_INFO_TYPE: there is no trusted OS that would have to be migrated.
 const NO_TRUSTED_SYSTEM: i64 = 2;
-/// AFFINITY_INFO.
+/// Answers of AFFINITY_INFO.
 const ON: i64 = 0;
 const OFF: i64 = 1;
 
 /// Affinity fields of MPIDR_EL1.
 const AFFINITY: u64 = 0xff_00ff_ffff;
 
-/// The last function of PSCI that is known, from VERSION on.
+/// The last known PSCI function, counted from VERSION.
 const LAST: u32 = VERSION + 0x1f;
 
-/// The version that a guest has.
+/// The version that a guest sees.
 pub fn version(machine: &Machine, wanted: bool) -> u64 {
     match machine.psci.load(Relaxed) {
         _ if !wanted => VERSION_0_1,
@@ -64,10 +64,11 @@ pub fn version(machine: &Machine, wanted: bool) -> u64 {
     }
 }
 
-/// Sets it; `wanted` is whether the virtual CPU was made with version 0.2 or newer.
+/// Sets that version; `wanted` is whether the virtual CPU was initialized with version 0.2 or
+/// newer.
 ///
 /// # Errors
-/// EINVAL: it cannot have that.
+/// EINVAL: the virtual CPU cannot have this version.
 pub fn set_version(machine: &Machine, wanted: bool, version: u64) -> Result<()> {
     let new = [VERSION_0_2, VERSION_1_0, VERSION_1_1].contains(&version);
     if !(wanted && new || !wanted && version == VERSION_0_1) {
@@ -82,7 +83,8 @@ pub fn set_version(machine: &Machine, wanted: bool, version: u64) -> Result<()> 
 const NO_FUNCTION: u32 = 0x00ff_ff80;
 const _: () = assert!((LAST | smccc::LAST) & NO_FUNCTION == 0);
 
-/// Bits of functions that a guest must not call: none where it may call those of version 0.1.
+/// Calls with one of these bits are refused. There are none if the guest may call the functions of
+/// version 0.1.
 pub fn refused(has_psci: bool) -> u32 {
     if has_psci { NO_FUNCTION } else { 0 }
 }
@@ -158,7 +160,7 @@ fn known(context: &mut Context, registers: &mut Registers, function: u32) -> Exi
         SYSTEM_RESET => (INTERNAL_FAILURE, Exit::Reset),
         _ if function & !WIDE == SYSTEM_RESET2 && version >= VERSION_1_1 => reset2(first),
         _ if function & !WIDE == SYSTEM_SUSPEND && suspends(context.machine, version) => {
-            // The VMM finds the arguments in the registers.
+            // The VMM finds the arguments in the guest's registers.
             return Exit::Suspends;
         }
         FEATURES
@@ -175,12 +177,12 @@ fn known(context: &mut Context, registers: &mut Registers, function: u32) -> Exi
     exit
 }
 
-/// Whether the machine can be suspended: by its VMM, if that wants to.
+/// Whether SYSTEM_SUSPEND is available: the VMM must want it.
 fn suspends(machine: &Machine, version: u64) -> bool {
     version >= VERSION_1_0 && machine.suspends.load(Relaxed)
 }
 
-/// A reset of a kind: the architected warm one, or one of the VMM's own.
+/// SYSTEM_RESET2 with the architectural warm reset, or a reset that the VMM defines.
 fn reset2(kind: u64) -> (i64, Exit) {
     let kind = kind as u32;
     if kind == 0 || kind >> 31 != 0 {
@@ -201,7 +203,7 @@ fn start(directory: &Directory, affinity: u64, entry: u64, argument: u64) -> i64
     }
 }
 
-/// Whether a CPU that `affinity` names, from level `level` of it on, is on.
+/// Whether a CPU that `affinity` names, from affinity level `level` on, is on.
 fn info(directory: &Directory, affinity: u64, level: u64) -> i64 {
     if level > 3 || affinity & !AFFINITY != 0 {
         return INVALID_PARAMETERS;

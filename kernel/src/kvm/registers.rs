@@ -13,7 +13,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
 use zerocopy::IntoBytes;
 
-/// Parts of a register's name.
+/// Fields of a register's name.
 pub const ARM64: u64 = 0x60 << 56;
 const U32: u64 = 2 << 52;
 pub const U64: u64 = 3 << 52;
@@ -38,8 +38,8 @@ mod word {
     pub const END: u64 = 216;
 }
 
-/// The virtual timer's compare value as Linux names it, which took the numbers of CNTV_CVAL_EL0 and
-/// CNTVCT_EL0 for each other; and the counters.
+/// The virtual timer's compare value and counter have each other's names in Linux, which confused
+/// the numbers of CNTV_CVAL_EL0 and CNTVCT_EL0.
 const DEADLINE: u64 = encoding(3, 3, 14, 0, 2) as u64;
 const COUNTER: u64 = encoding(3, 3, 14, 3, 2) as u64;
 const PHYSICAL_COUNTER: u64 = encoding(3, 3, 14, 0, 1) as u64;
@@ -48,7 +48,7 @@ const LOCK_STATUS: u64 = sysreg::LOCK_STATUS as u64;
 
 /// ZCR_EL1.
 const VECTOR_CONTROL: u16 = encoding(3, 0, 1, 2, 0);
-/// CTR_EL0, CLIDR_EL1, MIDR_EL1, REVIDR_EL1 and AIDR_EL1: this CPU's.
+/// CTR_EL0, CLIDR_EL1, MIDR_EL1, REVIDR_EL1 and AIDR_EL1 have the values of this CPU.
 const OWN: [u16; 5] = [
     encoding(3, 3, 0, 0, 1),
     encoding(3, 1, 0, 0, 1),
@@ -58,7 +58,7 @@ const OWN: [u16; 5] = [
 ];
 /// DISR_EL1.
 const DEFERRED: u64 = encoding(3, 0, 12, 1, 1) as u64;
-/// Registers of a 32-bit EL1 and of debuggers, which no guest has, but VMMs save and restore:
+/// Registers of a 32-bit EL1 and of debuggers. No guest has them, but VMMs save and restore them:
 /// MDCCINT_EL1, DBGVCR32_EL2, ACTLR_EL1, DACR32_EL2, IFSR32_EL2, FPEXC32_EL2.
 const KEPT: [u16; 6] = [
     encoding(2, 0, 0, 2, 0),
@@ -71,10 +71,10 @@ const KEPT: [u16; 6] = [
 
 /// MPIDR_EL1.
 const MPIDR: u64 = encoding(3, 0, 0, 0, 5) as u64;
-/// PSTATE, which not every value fits.
+/// PSTATE, which is checked: not every value is valid.
 const PSTATE: u64 = ARM64 | U64 | CORE | word::PSTATE;
 
-/// Where a register of 64 bits is.
+/// The storage of a 64-bit register.
 fn place(guest: &mut Guest, id: u64) -> Option<&mut u64> {
     let number = id & 0xffff;
     if id & !0xffff == ARM64 | U64 | SYSTEM {
@@ -118,14 +118,14 @@ fn place(guest: &mut Guest, id: u64) -> Option<&mut u64> {
     }
 }
 
-/// Registers that go by other names here.
+/// Registers that the VMM reaches by other names.
 fn hidden() -> impl Iterator<Item = u16> {
     [Name::Spsr, Name::Elr, Name::Sp, Name::TimerDeadline]
         .into_iter()
         .map(|name| System::ENCODINGS[name as usize])
 }
 
-/// The value of a register that is no guest's own to keep: ID registers and counters.
+/// The value of a register that is not stored per guest: ID registers and counters.
 fn constant(machine: &Machine, guest: &Guest, id: u64) -> Option<u64> {
     let number = id & 0xffff;
     if id & !0xffff != ARM64 | U64 | SYSTEM {
@@ -141,8 +141,7 @@ fn constant(machine: &Machine, guest: &Guest, id: u64) -> Option<u64> {
     }
 }
 
-/// The error for a name that no register has: EINVAL within the core registers, as in Linux, else
-/// ENOENT.
+/// The error for an unknown register: EINVAL among the core registers, as in Linux, else ENOENT.
 fn absent(id: u64) -> Errno {
     if id & 0xfff_0000 == CORE && id & 0xffff < word::END {
         Errno::EINVAL
@@ -151,7 +150,7 @@ fn absent(id: u64) -> Errno {
     }
 }
 
-/// The index of a register of FP and SIMD, by its id. With SVE these are parts of SVE's registers.
+/// The index of an FP and SIMD register, by its id. With SVE they are parts of the SVE registers.
 fn vector(guest: &Guest, id: u64) -> Option<usize> {
     let number = (id & 0xffff).checked_sub(word::V)?;
     let named = id & !0xffff == ARM64 | U128 | CORE && number % 4 == 0 && number < 4 * 32;
@@ -248,12 +247,12 @@ pub fn set(
         *place = UserPtr::new(address).read()?;
     }
     guest.registers.narrow();
-    // A guest that is restored with breakpoints does not touch them again.
+    // A guest that is restored with breakpoints set does not access them first.
     guest.debug.give_if_on();
     Ok(())
 }
 
-/// The names of all that a guest has.
+/// The names of all registers that a guest has.
 fn names(guest: &Guest) -> impl Iterator<Item = u64> + use<'_> {
     let general = (word::X..=word::SPSR_FIQ)
         .step_by(2)
@@ -294,8 +293,8 @@ fn names(guest: &Guest) -> impl Iterator<Item = u64> + use<'_> {
         .chain(firmware::names())
 }
 
-/// Writes the number of registers to the VMM's `address`, and the names behind it; E2BIG if it has
-/// room for fewer.
+/// Writes the number of registers to the VMM's `address`, and their names after it; E2BIG if there
+/// is too little room.
 pub fn list(state: &State, address: usize) -> Result<usize> {
     let number = UserPtr::<u64>::new(address);
     let room = number.read()?;

@@ -11,9 +11,9 @@ use crate::mm::user::UserPtr;
 use crate::sync::Mutex;
 use vgic::{FIRST_SHARED, LAST_SHARED};
 
-/// The most entries, and the bound of their numbers.
+/// The maximum number of entries; their numbers are less than this too.
 pub const MOST: usize = 4096;
-/// The one controller that entries name.
+/// The only controller that entries name.
 const CONTROLLER: u32 = 0;
 
 /// The target of a GSI.
@@ -25,14 +25,14 @@ pub enum Route {
     Message(Msi),
 }
 
-/// A machine's routes, by number; none before the VMM sets some: then each stands for the shared
-/// interrupt of that number.
+/// A machine's routes, by GSI. Before the VMM sets any, each GSI is routed to the shared interrupt
+/// of the same number.
 #[derive(Default)]
 pub struct Routes(Mutex<Option<Table>>);
 
 struct Table {
     by_number: Vec<(u32, Route)>,
-    /// Shared interrupts, each with a number that stands for it.
+    /// Shared interrupts, each with a GSI that is routed to it.
     lines: Vec<(u32, u32)>,
 }
 
@@ -48,14 +48,14 @@ impl Routes {
         }
     }
 
-    /// The numbers that stand for a shared interrupt.
+    /// The GSIs routed to a shared interrupt.
     pub fn of_line(&self, line: u32) -> impl Iterator<Item = u32> {
         successors(self.next_of(line, 0), move |gsi| {
             self.next_of(line, gsi + 1)
         })
     }
 
-    /// The first of them from a number on.
+    /// The first of them from a GSI on.
     fn next_of(&self, line: u32, from: u32) -> Option<u32> {
         match &*self.0.lock() {
             None => line.checked_sub(FIRST_SHARED).filter(|gsi| *gsi >= from),
@@ -67,13 +67,13 @@ impl Routes {
         }
     }
 
-    /// Each number stands for the shared interrupt of that number again.
+    /// Routes each GSI to the shared interrupt of the same number again.
     pub fn reset(&self) {
         let old = self.0.lock().take();
         drop(old);
     }
 
-    /// Takes the entries at a VMM's address (KVM_SET_GSI_ROUTING).
+    /// Reads the entries at a VMM's address (KVM_SET_GSI_ROUTING).
     fn set(&self, argument: usize) -> Result<()> {
         let pointer = UserPtr::<Routing>::new(argument);
         let Routing { count, flags } = pointer.read()?;
@@ -127,24 +127,24 @@ fn route(entry: &RoutingEntry) -> Result<Route> {
 }
 
 impl Machine {
-    /// Sets the line that a number stands for; or sends its message, when it rises.
+    /// Sets the line that a GSI is routed to, or sends its message on a rising edge.
     pub fn set_gsi(&self, gsi: u32, high: bool) {
         match self.routes.get(gsi) {
             Some(Route::Line(number)) => self.set_shared_line(number, high),
-            // A message that no interrupt controller takes is lost, as on a bus.
+            // A message that no controller accepts is lost, as on a bus.
             Some(Route::Message(message)) if high => _ = vgic::signal_msi(self, &message),
             _ => {}
         }
     }
 
-    /// Changes the routes of numbers (KVM_SET_GSI_ROUTING).
+    /// Sets the routes of GSIs (KVM_SET_GSI_ROUTING).
     pub fn set_routes(&self, argument: usize) -> Result<usize> {
         self.routes.set(argument)?;
         self.update_resampled();
         Ok(0)
     }
 
-    /// The shared interrupt that a number stands for.
+    /// The shared interrupt that a GSI is routed to.
     pub fn line_of(&self, gsi: u32) -> Option<u32> {
         match self.routes.get(gsi) {
             Some(Route::Line(number)) => Some(number),

@@ -17,7 +17,7 @@ use crate::mm::{MapRequest, PAGE_SIZE, Place, Removed, SpaceUser, frame};
 use crate::selftest;
 use crate::task::timer::{Expire, Timer};
 
-/// Notes that an interrupt came.
+/// Records that an interrupt arrived.
 struct Note(AtomicBool);
 
 impl Expire for Note {
@@ -26,7 +26,7 @@ impl Expire for Note {
     }
 }
 
-/// A page of the VMM's at `address`, as a slot.
+/// A slot of one page of the VMM's memory at `address`.
 fn page(slot: u32, address: u64) -> MemoryRegion {
     MemoryRegion {
         slot,
@@ -102,7 +102,7 @@ selftest! {
         if !virt::available() {
             return;
         }
-        // Two for each last-level table.
+        // Two pages for each last-level table.
         const PAGES: u64 = 300;
         let memory = Stage2::new(39).expect("memory");
         for page in 0..PAGES {
@@ -113,7 +113,7 @@ selftest! {
         assert_eq!(memory.tables(), 153);
         let mut pauses = 0;
         memory.unmap(0..PAGES << 20, || pauses += 1);
-        // Long ones, where caches let go of each page.
+        // Parts are shorter if each page has to be cleaned from the caches.
         let most = if memory.cleans() { 1 } else { 8 };
         assert!(pauses >= PAGES / 2 / most);
         assert_eq!(memory.flushes(), pauses);
@@ -131,12 +131,12 @@ selftest! {
             memory.synced().0
         };
         assert_eq!(map(&frame, false), 1);
-        // It may be written from now on: nothing else is there.
+        // The mapping becomes writable; it is still of the same frame.
         assert_eq!(map(&frame, true), 1);
         let other = frame::alloc_zeroed().expect("a frame");
         let before = map(&other, true);
         let in_caches = memory.synced().1;
-        // The frame that it had is let go of, too.
+        // The frame that was mapped before is released, too.
         assert_eq!(before, if in_caches { 2 } else { 3 });
         memory.write_all_to_memory(|| ());
         memory.unmap(0..1 << 30, || ());
@@ -176,7 +176,7 @@ selftest! {
             let mapped = memory.map(page << 30, frame, true, memory.generation());
             assert_eq!(mapped, Ok(true));
         }
-        // Its tables are left.
+        // The tables remain.
         memory.unmap(0..1 << 40, || ());
         let struck = Arc::new(Note(AtomicBool::new(false)));
         let _timer = Timer::call(time::now_ticks(), struck.clone()).expect("memory");
@@ -213,7 +213,8 @@ selftest! {
         let (synced, in_caches) = memory.translation.synced();
         let child = space.fork().expect("a child");
         assert_eq!(memory.translation.flushes() - before, 1);
-        // This handle, both spaces, and the guest, unless it may have written past the caches.
+        // The references: this handle, both spaces, and the guest if it may not have written past
+        // the caches.
         let (refs, let_go) = if in_caches { (4, 0) } else { (3, PAGES as u64) };
         assert!(frames.iter().all(|frame| frame.meta().refs() == refs));
         assert_eq!(memory.translation.synced().0 - synced, let_go);

@@ -12,48 +12,48 @@ use super::uapi::{MEM_LOG, MEM_READONLY, MemoryRegion};
 use crate::arch::{PAGE_SIZE, USER_END};
 use crate::errno::{Errno, Result};
 
-/// How many there can be.
+/// The maximum number of slots.
 pub const MAX: usize = 32767;
 
-/// The most pages of one.
+/// The maximum number of pages in a slot.
 const MOST_PAGES: u64 = (1 << 31) - 1;
 
-/// One slot.
+/// A slot.
 #[derive(Clone)]
 pub struct Slot {
     number: u32,
-    /// Where the guest has it.
+    /// The guest's addresses.
     guest: Range<u64>,
-    /// Where the VMM has it.
+    /// The VMM's address.
     address: u64,
     /// Whether the guest may write.
     pub writable: bool,
-    /// The log of pages that were written (KVM_MEM_LOG_DIRTY_PAGES).
+    /// The log of written pages (KVM_MEM_LOG_DIRTY_PAGES).
     pub log: Option<Arc<Log>>,
 }
 
 /// The slots of a VM.
 #[derive(Default)]
 pub struct Slots {
-    /// By guest address.
+    /// Ordered by guest address.
     all: Tree<Slot>,
-    /// By the VMM's address.
+    /// Ordered by the VMM's address.
     mapped: Tree<Mapped>,
-    /// Where the guest has the last byte of the slot with a number.
+    /// By slot number, the guest address of the slot's last byte.
     numbers: Radix<u64>,
-    /// Bytes that their logs take.
+    /// The size of all their logs in bytes.
     logs: usize,
 }
 
 /// The VMM's memory that a slot maps.
 struct Mapped {
     number: u32,
-    /// Where the VMM, the host, has it, and how far behind that the guest has it.
+    /// The VMM's (host's) addresses, and the offset of the guest's addresses from them.
     host: Range<u64>,
     offset: u64,
 }
 
-/// No two slots overlap, so that the last byte of each determines its place.
+/// No two slots overlap, so the last byte of each determines its order.
 impl Member for Slot {
     type Key = u64;
     type Sum = ();
@@ -67,7 +67,7 @@ impl Member for Slot {
     fn join(_one: (), _other: ()) {}
 }
 
-/// Slots may show the same memory. The sum is from the first to the last address.
+/// Slots may map the same memory. The sum spans the first to the last address.
 impl Member for Mapped {
     type Key = (u64, u32);
     type Sum = (u64, u64);
@@ -85,45 +85,45 @@ impl Member for Mapped {
     }
 }
 
-/// The change of the guest's translation when slots changed.
+/// The change of the guest's translation that a change of slots requires.
 pub enum Changed {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// These addresses no longer have the same meaning.
+    /// These addresses have a different meaning now.
     Moved(Range<u64>),
-    /// Writes here are to be noticed from now on.
+    /// Writes to these addresses must be noticed from now on.
     Logged(Range<u64>),
 }
 
 impl Slot {
-    /// Where the VMM has a guest's address of this slot.
+    /// The VMM's address of a guest address in this slot.
     pub fn host(&self, address: u64) -> usize {
         (self.address + (address - self.guest.start)) as usize
     }
 
-    /// The number of the page at a guest's address, within this slot.
+    /// The index, within this slot, of the page at a guest address.
     pub fn page(&self, address: u64) -> usize {
         (address - self.guest.start) as usize / PAGE_SIZE
     }
 
-    /// The guest's addresses of `count` pages, from the `first` of this slot on.
+    /// The guest addresses of `count` pages of this slot from the `first` on.
     pub fn pages(&self, first: usize, count: usize) -> Range<u64> {
         let start = self.guest.start + (first * PAGE_SIZE) as u64;
         start..(start + (count * PAGE_SIZE) as u64).min(self.guest.end)
     }
 
-    /// The guest's addresses of this slot in the same aligned block of `len` bytes.
+    /// The guest addresses of this slot in the aligned block of `len` bytes around `address`.
     pub fn around(&self, address: u64, len: u64) -> Range<u64> {
         let start = address & !(len - 1);
         start.max(self.guest.start)..start.saturating_add(len).min(self.guest.end)
     }
 
-    /// How many pages it has.
+    /// The number of pages.
     pub fn len(&self) -> usize {
         (self.guest.end - self.guest.start) as usize / PAGE_SIZE
     }
 
-    /// Bytes that its log takes.
+    /// The size of its log in bytes.
     fn log_len(&self) -> usize {
         self.log.as_ref().map_or(0, |log| log.len())
     }
@@ -140,7 +140,7 @@ impl Slot {
 }
 
 impl Slots {
-    /// The slot that holds a guest's address.
+    /// The slot that contains a guest address.
     pub fn find(&self, address: u64) -> Option<&Slot> {
         let slot = self.all.from(&address)?;
         slot.guest.contains(&address).then_some(slot)
@@ -151,12 +151,12 @@ impl Slots {
         self.all.get(self.numbers.get(number as usize)?)
     }
 
-    /// Bytes that their logs take.
+    /// The size of all their logs in bytes.
     pub fn logs(&self) -> usize {
         self.logs
     }
 
-    /// The guest's addresses at which slots show memory of the VMM's in a range.
+    /// The guest addresses at which slots map a range of the VMM's memory.
     pub fn showing(&self, host: &Range<usize>) -> impl Iterator<Item = Range<u64>> {
         let (start, end) = (host.start as u64, host.end as u64);
         let slots = self.mapped.those(move |sum| sum.0 < end && start < sum.1);
@@ -166,7 +166,7 @@ impl Slots {
         })
     }
 
-    /// Whether a slot of another number than this has some of these addresses of the guest's.
+    /// Whether a slot other than `number` contains some of these guest addresses.
     fn overlaps(&self, guest: &Range<u64>, number: u32) -> bool {
         let mut found = self.all.from(&guest.start);
         if let Some(own) = found.filter(|slot| slot.number == number) {
@@ -175,8 +175,8 @@ impl Slots {
         found.is_some_and(|slot| slot.guest.start < guest.end)
     }
 
-    /// Whether [`Slots::set`] can make, move or remove a slot of a guest whose addresses end at
-    /// `limit`, with Linux's checks. Returns the number of pages of the log that begins with it, if
+    /// Whether [`Slots::set`] can create, move or remove a slot of a guest whose addresses end at
+    /// `limit`, with Linux's checks. Returns the number of pages in the log that starts with it, if
     /// one does.
     pub fn check(&self, region: &MemoryRegion, limit: u64) -> Result<Option<usize>> {
         let page = PAGE_SIZE as u64;
@@ -188,7 +188,7 @@ impl Slots {
             .address
             .checked_add(region.len)
             .filter(|end| *end <= USER_END as u64);
-        // The upper half of the number is the address space, of which arm64 has one.
+        // The upper half of the number is the address space; arm64 has only one.
         if region.slot as usize >= MAX
             || region.flags & !(MEM_READONLY | MEM_LOG) != 0
             || !aligned
@@ -218,7 +218,8 @@ impl Slots {
         Ok(begins.then_some(region.len as usize / PAGE_SIZE))
     }
 
-    /// Makes, moves or removes a slot that was checked, with the log that begins if one does.
+    /// Creates, moves or removes a slot that was checked; `log` is the log that starts, if one
+    /// does.
     pub fn set(&mut self, region: &MemoryRegion, log: Option<Arc<Log>>) -> Result<Changed> {
         if region.len == 0 {
             let old = self.remove(region.slot).ok_or(Errno::EINVAL)?;
@@ -252,8 +253,8 @@ impl Slots {
         Some(slot)
     }
 
-    /// Puts a slot in the place of the one with its number, if there is one, which comes back. On
-    /// lack of memory nothing has changed.
+    /// Replaces the slot with the same number, if any, and returns the old one. Nothing changes if
+    /// memory is lacking.
     fn replace(&mut self, new: Slot) -> Result<Option<Slot>> {
         let no_memory = |_| Errno::ENOMEM;
         self.all.reserve(1).map_err(no_memory)?;

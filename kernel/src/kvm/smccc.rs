@@ -10,7 +10,7 @@ use crate::arch::virt::Registers;
 use crate::random;
 use crate::task::clock;
 
-/// Functions.
+/// Function numbers.
 pub const VERSION: u32 = 0x8000_0000;
 const FEATURES: u32 = 0x8000_0001;
 const RANDOM_VERSION: u32 = 0x8400_0050;
@@ -32,10 +32,10 @@ const INVALID: u64 = -2i64 as u64;
 /// The UIDs of the hypervisor and of the TRNG, those of Linux's KVM.
 const KVM: [u32; 4] = [0xb66f_b428, 0xe911_c52e, 0x564b_caa9, 0x743a_004d];
 const SOURCE: [u32; 4] = [0x00e0_210d, 0xeb11_8443, 0x4452_7080, 0x4c5a_4e55];
-/// The most bits of random numbers at once.
+/// The maximum number of random bits per call.
 const MOST_BITS: u64 = 192;
 
-/// All bits of the functions, [`MAKER`] aside.
+/// All bits of the functions, without [`MAKER`].
 pub const LAST: u32 = VERSION
     | FEATURES
     | RANDOM_VERSION
@@ -48,7 +48,7 @@ pub const LAST: u32 = VERSION
     | MAKERS_FEATURES
     | CLOCK;
 
-/// The service that a function is of; none if all guests have it.
+/// The service that a function belongs to; None if all guests have it.
 fn service(function: u32) -> Option<Service> {
     Some(match function {
         RANDOM_VERSION..=RANDOM_32 | RANDOM_64 => Service::Random,
@@ -59,7 +59,7 @@ fn service(function: u32) -> Option<Service> {
     })
 }
 
-/// Performs a call; an unknown one is refused.
+/// Performs a call; unknown ones are refused.
 pub fn call(context: &mut Context, registers: &mut Registers, function: u32) -> Exit {
     let asked = registers.x[1] as u32;
     let services = &context.machine.services;
@@ -93,8 +93,8 @@ pub fn call(context: &mut Context, registers: &mut Registers, function: u32) -> 
     Exit::Again
 }
 
-/// The host's time (CLOCK_REALTIME) and the counter of the guest's that `asked` names, upper halves
-/// first.
+/// Returns the host's time (CLOCK_REALTIME) and the guest's counter that `asked` names, upper
+/// halves first.
 fn clock(context: &Context, registers: &mut Registers, asked: u32) -> Exit {
     const VIRTUAL: u32 = 0;
     const PHYSICAL: u32 = 1;
@@ -122,8 +122,8 @@ fn four(registers: &mut Registers, words: [u32; 4]) -> Exit {
     Exit::Again
 }
 
-/// As many random bits as asked for, the last of them in the last of three registers of `width`
-/// bits.
+/// Returns as many random bits as asked for in three registers of `width` bits; the last bits are
+/// in the last register.
 fn bits(registers: &mut Registers, width: u32) -> Exit {
     let count = registers.x[1] & u64::from(u32::MAX);
     if count > MOST_BITS / (64 / u64::from(width)) {

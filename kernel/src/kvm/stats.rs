@@ -32,7 +32,7 @@ pub enum ExitKind {
     Other,
 }
 
-/// All kinds: how crossings count each, and its name, which is Linux's where it has one.
+/// All kinds: the kind in crossings, and the name, which is Linux's if Linux has one.
 const KINDS: [(Kind, &str); 11] = [
     (Kind::GuestHvc, "hvc_exit_stat"),
     (Kind::GuestSysreg, "sysreg_exits"),
@@ -46,7 +46,7 @@ const KINDS: [(Kind, &str); 11] = [
     (Kind::GuestIrq, "signal_exits"),
     (Kind::GuestOther, "other_exits"),
 ];
-/// The sum of all, as Linux names it.
+/// The name of the sum in Linux.
 const SUM: &str = "exits";
 
 /// Counters of one virtual CPU.
@@ -54,12 +54,12 @@ const SUM: &str = "exits";
 pub struct Exits([AtomicU64; KINDS.len()]);
 
 impl Exits {
-    /// Counts one. Called by the virtual CPU's own thread.
+    /// Counts an exit. Called by the virtual CPU's own thread.
     pub fn count(&self, exit: ExitKind) {
         self.count_with(cpu::this().crossings(), exit);
     }
 
-    /// Counts an exit in this CPU's table of crossings, which the caller has at hand.
+    /// Counts an exit, also in this CPU's table of crossings, which the caller already has.
     #[inline(always)]
     pub fn count_with(&self, crossings: &Table, exit: ExitKind) {
         let counter = &self.0[exit as usize];
@@ -67,7 +67,7 @@ impl Exits {
         crossings.add(KINDS[exit as usize].0);
     }
 
-    /// Names and values, the sum last.
+    /// Names and values; the sum comes last.
     fn all(&self) -> impl Iterator<Item = (&'static str, u64)> + Clone + use<'_> {
         let values = || self.0.iter().map(|counter| counter.load(Relaxed));
         let names = KINDS.iter().map(|(_, name)| *name);
@@ -75,16 +75,16 @@ impl Exits {
     }
 }
 
-/// `struct kvm_stats_header`: its length, and that of names.
+/// The length of `struct kvm_stats_header`, and of names.
 const HEADER: usize = 24;
 const NAME: usize = 48;
-/// `struct kvm_stats_desc`, its name included.
+/// The length of `struct kvm_stats_desc`, with its name.
 const DESCRIPTION: usize = 16 + NAME;
-/// The file of statistics (Documentation/virt/kvm/api.rst, KVM_GET_STATS_FD).
+/// The statistics file (Documentation/virt/kvm/api.rst, KVM_GET_STATS_FD).
 pub enum Statistics {
-    /// A virtual CPU's: the counts above and their sum.
+    /// A virtual CPU's file: the counts above and their sum.
     Vcpu(Arc<Vcpu>),
-    /// A machine's: how often its translations were flushed on all CPUs.
+    /// A machine's file: how often its translations were flushed on all CPUs.
     Machine(Arc<Machine>),
 }
 
@@ -101,7 +101,7 @@ impl Statistics {
     }
 }
 
-/// All of a file: its subject, and names and values.
+/// The content of a file: the name of its subject, and names and values.
 fn bytes(whose: &[u8], all: impl Iterator<Item = (&'static str, u64)> + Clone) -> Result<Vec<u8>> {
     let count = all.clone().count();
     let (identity, descriptions) = (HEADER, HEADER + NAME);
@@ -120,7 +120,7 @@ fn bytes(whose: &[u8], all: impl Iterator<Item = (&'static str, u64)> + Clone) -
     };
     padded(whose, NAME, &mut bytes);
     for (at, (name, _)) in all.clone().enumerate() {
-        // Cumulative, without unit; exponent 0 and one value of 64 bits; its place; no buckets.
+        // Cumulative and without unit; exponent 0, and one 64-bit value; its offset; no buckets.
         let words = [0, 1 << 16, 8 * at as u32, 0];
         words
             .iter()

@@ -6,30 +6,31 @@ use super::vm::Machine;
 use crate::arch::time;
 use crate::task::current;
 
-/// Where `struct pvclock_vcpu_stolen_time` has its count of nanoseconds, and how long it is.
+/// The offset of the nanosecond count in `struct pvclock_vcpu_stolen_time`, and the struct's
+/// length.
 const COUNT: u64 = 8;
 const LEN: usize = 64;
 
 /// A virtual CPU's stolen time.
 #[derive(Default)]
 pub struct Stolen {
-    /// Where it is reported to the guest, once the VMM has set the place.
+    /// The address at which it is reported to the guest, once the VMM has set it.
     pub address: Option<u64>,
-    /// How long its thread had waited when that was looked at last, in ticks.
+    /// How long the thread had waited when this was last checked, in ticks.
     seen: u64,
 }
 
-/// PV_TIME_ST: the address at which the guest finds the time that is stolen from now on, if the VMM
-/// gave one.
+/// PV_TIME_ST: starts to report stolen time, and returns the guest's address of it if the VMM has
+/// set one.
 pub fn begin(machine: &Machine, state: &mut State) -> Option<u64> {
     let address = state.stolen.address?;
     state.stolen.seen = current().sched.run_delay();
-    // Memory that the VMM took away is not written.
+    // If the VMM has removed the memory, nothing is written.
     _ = machine.write_guest(address, &[0; LEN]);
     Some(address)
 }
 
-/// Reports to the guest, before it runs again, by how much the thread's waits have grown.
+/// Before the guest runs again, reports to it how much longer the thread has waited.
 #[inline]
 pub fn notify(machine: &Machine, state: &mut State) {
     let Some(address) = state.stolen.address else {
@@ -41,7 +42,8 @@ pub fn notify(machine: &Machine, state: &mut State) {
     }
 }
 
-/// The count is the guest's own memory, which goes with it where it is restored.
+/// Adds to the count in the guest's memory. The count itself lives only there, so that it is
+/// restored with the guest.
 #[cold]
 fn add(machine: &Machine, address: u64, seen: &mut u64, waited: u64) {
     let mut count = [0; 8];

@@ -5,33 +5,33 @@ use crate::arch::virt::{Guest, Sve};
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
 
-/// Parts of a register's name.
+/// Fields of a register's name.
 const SVE: u64 = 0x15 << 16;
 const KIND: u64 = 0xfff << 16;
 const U256: u64 = 5 << 52;
 const U512: u64 = 6 << 52;
 const U2048: u64 = 8 << 52;
-/// KVM_REG_ARM64_SVE_VLS: the lengths of vectors, a bit for each.
+/// KVM_REG_ARM64_SVE_VLS: a bit for each vector length.
 const LENGTHS: u64 = ARM64 | U512 | SVE | 0xffff;
-/// Its words.
+/// The number of its words.
 const LENGTHS_WORDS: usize = 8;
-/// Z0 to Z31; P0 to P15 and behind them FFR. The number stands above that of the slice, of which
-/// there is one.
+/// Z0 to Z31; P0 to P15, followed by FFR. The register number is above the slice number, which is
+/// always 0.
 const VECTOR: u64 = ARM64 | U2048 | SVE;
 const PREDICATE: u64 = ARM64 | U256 | SVE | 0x400;
 const VECTORS: u64 = 32;
 const PREDICATES: u64 = 17;
 const NUMBER: u32 = 5;
-/// Bytes of a vector's and a predicate's value, whatever their length.
+/// The size of a vector's and a predicate's value in bytes, whatever the vector length is.
 const VECTOR_LEN: usize = 256;
 const PREDICATE_LEN: usize = 32;
 
-/// Whether a name is of SVE's.
+/// Whether the name is that of an SVE register.
 pub fn names(id: u64) -> bool {
     id & KIND == SVE
 }
 
-/// The names of all that a guest has, in the order in which they can be set.
+/// The names of all SVE registers that a guest has, in the order in which they can be set.
 pub fn all(guest: &Guest) -> impl Iterator<Item = u64> + use<> {
     let numbered = |first: u64, count: u64| (0..count).map(move |at| first | at << NUMBER);
     let registers = numbered(VECTOR, VECTORS).chain(numbered(PREDICATE, PREDICATES));
@@ -39,7 +39,7 @@ pub fn all(guest: &Guest) -> impl Iterator<Item = u64> + use<> {
     [LENGTHS].into_iter().chain(registers).filter(move |_| has)
 }
 
-/// The bytes of a register, and how many its value has.
+/// The bytes of a register, and the size of its value.
 fn place(sve: Option<&mut Sve>, id: u64) -> Result<(&mut [u8], usize)> {
     let last = |first: u64, count: u64| first | count << NUMBER;
     let is_vector = (VECTOR..last(VECTOR, VECTORS)).contains(&id);
@@ -58,7 +58,7 @@ fn place(sve: Option<&mut Sve>, id: u64) -> Result<(&mut [u8], usize)> {
     found.ok_or(Errno::EPERM)
 }
 
-/// Writes a register's value to the VMM's `address`, filled up with zeroes.
+/// Writes a register's value to the VMM's `address`, padded with zeroes.
 pub fn get(guest: &mut Guest, id: u64, address: usize) -> Result<()> {
     if id == LENGTHS {
         let lengths = guest.sve.as_ref().ok_or(Errno::ENOENT)?.lengths();

@@ -9,7 +9,7 @@ use super::vgic;
 use crate::arch::virt::{self, Guest, Registers, Stage2, encoding, timer};
 use crate::task::sched;
 
-/// The fields of a syndrome (Arm ARM, ESR_EL2, ISS encoding for an MSR or MRS).
+/// The fields of a trap's syndrome (Arm ARM, ESR_EL2, ISS encoding for an MSR or MRS).
 struct Trapped {
     encoding: u16,
     register: usize,
@@ -44,8 +44,8 @@ const AUXILIARY: u16 = encoding(3, 0, 1, 0, 1);
 pub const LOCK_STATUS: u16 = encoding(2, 0, 1, 1, 4);
 const LOCK: u16 = encoding(2, 0, 1, 0, 4);
 
-/// Writes of ICC_SGI1R_EL1, ICC_ASGI1R_EL1 and ICC_SGI0R_EL1, as a syndrome says it: op0 3, op1 0,
-/// CRn 12, CRm 11, and op2 from 5 on.
+/// Writes of ICC_SGI1R_EL1, ICC_ASGI1R_EL1 and ICC_SGI0R_EL1 as they appear in a syndrome: op0 3,
+/// op1 0, CRn 12, CRm 11, and op2 from 5 on.
 const SGI: u64 = 3 << 20 | 12 << 10 | 11 << 1;
 const SGI_MASK: u64 = 3 << 20 | 7 << 14 | 0xf << 10 | 0xf << 1 | 1;
 const OP2: u32 = 17;
@@ -62,7 +62,7 @@ const DEBUG_CONTROL: u16 = encoding(2, 0, 0, 2, 2);
 const POINTS: u16 = encoding(2, 0, 0, 0, 4);
 
 /// Registers that read as zero and ignore writes: those of error records (CRn 5, CRm 3 to 5) and of
-/// LORegions (CRn 10, CRm 4), of which there are none.
+/// LORegions (CRn 10, CRm 4), since guests have neither.
 const ERROR_RECORDS: core::ops::Range<u16> = encoding(3, 0, 5, 3, 0)..encoding(3, 0, 5, 6, 0);
 const REGIONS: core::ops::Range<u16> = encoding(3, 0, 10, 4, 0)..encoding(3, 0, 10, 5, 0);
 
@@ -73,19 +73,19 @@ const SET_AND_WAY: [u16; 3] = [
     encoding(1, 0, 7, 14, 2),
 ];
 
-/// Whether it is a debug register that reads as zero and ignores writes: nothing can be set up with
-/// it. OSDTRRX_EL1, OSDTRTX_EL1 and OSECCR_EL1 are for an external debugger, of which guests have
-/// none. Of op0 2 some implementations trap what does not exist, as implementation-defined.
+/// Whether this is a debug register that reads as zero and ignores writes. OSDTRRX_EL1, OSDTRTX_EL1
+/// and OSECCR_EL1 are for an external debugger, which guests do not have. Some implementations also
+/// trap op0 2 registers that do not exist.
 fn is_debug_register(encoding: u16) -> bool {
     let exists = encoding >> 14 == 2 && encoding >> 7 & 0xf <= 7;
     exists && !EXTERNAL.contains(&encoding)
 }
 
-/// Whether a trap is the access of a register that guests are given when they first want it, or of
-/// the OS lock.
+/// Whether a trap is an access to a debug register, which guests are given on first use, or to the
+/// OS lock.
 #[inline]
 pub fn is_debug(syndrome: u64) -> bool {
-    // op0 3, as almost all have, cannot be one.
+    // Almost all registers have op0 3, which no debug register has.
     if syndrome >> 20 & 3 == 3 {
         return false;
     }
@@ -93,8 +93,8 @@ pub fn is_debug(syndrome: u64) -> bool {
     [DEBUG_CONTROL, LOCK, LOCK_STATUS].contains(&encoding) || encoding & !(0xf << 3 | 3) == POINTS
 }
 
-/// Gives a guest its debug registers; or, while they are the VMM's or locked, does the guest's
-/// access to its own.
+/// Gives a guest its debug registers. While the VMM uses them, or they are locked, this performs
+/// the guest's access on the saved copy.
 pub fn debug(guest: &mut Guest) {
     let trapped = Trapped::of(guest.registers.syndrome);
     let (x, register) = (&mut guest.registers.x, trapped.register);
@@ -120,14 +120,14 @@ pub fn debug(guest: &mut Guest) {
     guest.registers.skip();
 }
 
-/// Whether a trap is that of maintenance of caches by set and way, or of a write that may switch
-/// them on or off.
+/// Whether a trap is cache maintenance by set and way, or a write that may turn the caches on or
+/// off.
 pub fn is_of_caches(syndrome: u64) -> bool {
     let Trapped { encoding, read, .. } = Trapped::of(syndrome);
     !read && (SET_AND_WAY.contains(&encoding) || virt::is_translation(encoding))
 }
 
-/// Does that for the guest. May sleep.
+/// Performs that for the guest. May sleep.
 pub fn caches(memory: &Stage2, guest: &mut Guest) {
     let trapped = Trapped::of(guest.registers.syndrome);
     let value = guest.registers.x.get(trapped.register).copied();
@@ -141,7 +141,7 @@ pub fn caches(memory: &Stage2, guest: &mut Guest) {
     }
 }
 
-/// Sends an SGI if a trapped access is a write to a register of SGIs.
+/// Sends an SGI if a trapped access is a write to an SGI register.
 #[inline(always)]
 pub fn emulate_sgi(context: &Context, registers: &mut Registers, syndrome: u64) -> bool {
     if syndrome & SGI_MASK != SGI || context.gic.is_none() {
@@ -180,7 +180,7 @@ pub fn access(context: &mut Context, registers: &mut Registers) -> bool {
         AUXILIARY => 0,
         id if let Some(value) = timer::access_physical(registers, id, written, offset) => {
             if written.is_some() {
-                // Its line may have fallen before the guest took the interrupt.
+                // The interrupt's line may have fallen before the guest took it.
                 context.refill();
             }
             value

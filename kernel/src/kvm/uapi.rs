@@ -67,13 +67,14 @@ pub struct MemoryRegion {
 }
 
 impl MemoryRegion {
-    /// The VMM's memory, whose addresses were checked.
+    /// The range of the VMM's memory; its addresses were checked.
     pub fn host(&self) -> Range<usize> {
         self.address as usize..(self.address + self.len) as usize
     }
 }
 
-/// `struct kvm_userspace_memory_region2`: a region, and fields for flags that arm64 does not have.
+/// `struct kvm_userspace_memory_region2`: a region, with more fields for flags that arm64 does not
+/// have.
 #[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]
 #[repr(C)]
 pub struct MemoryRegion2 {
@@ -131,8 +132,8 @@ pub struct EnableCap {
     pub unused: [u64; 8],
 }
 
-/// Arguments of KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2: it does, and a log begins with all pages
-/// written.
+/// Arguments of KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2: the VMM clears the log itself; and a log starts
+/// with all pages marked as written.
 pub const MANUAL_LOG: u64 = 1;
 pub const MANUAL_LOG_ALL_WRITTEN: u64 = 1 << 1;
 
@@ -147,21 +148,21 @@ pub struct VcpuInit {
 }
 
 impl VcpuInit {
-    /// Whether a feature is asked for.
+    /// Whether the VMM asks for a feature.
     pub fn has(&self, feature: u32) -> bool {
         self.features[0] >> feature & 1 != 0
     }
 }
 
-/// The target of any CPU of Arm's version 8.
+/// The target for any Armv8 CPU.
 pub const TARGET_GENERIC_V8: u32 = 5;
-/// Features of `VcpuInit`, by bit.
+/// Bits of features in `VcpuInit`.
 pub const FEATURE_POWER_OFF: u32 = 0;
 pub const FEATURE_PSCI_0_2: u32 = 2;
 pub const FEATURE_SVE: u32 = 4;
 pub const FEATURE_ADDRESS_AUTH: u32 = 5;
 pub const FEATURE_GENERIC_AUTH: u32 = 6;
-/// How many features Linux knows.
+/// The number of features that Linux knows.
 pub const FEATURES: u32 = 8;
 
 /// `struct kvm_one_reg`.
@@ -213,7 +214,7 @@ pub mod vcpu {
     pub const ADDRESS: u64 = 0;
 }
 
-/// The reset was asked for by PSCI's SYSTEM_RESET2.
+/// The reset was requested by PSCI's SYSTEM_RESET2.
 pub const RESET2: u64 = 1;
 /// The call of `EXIT_HYPERCALL` was made by SMC.
 pub const HYPERCALL_BY_SMC: u64 = 1;
@@ -288,7 +289,8 @@ pub struct InterruptLevel {
     pub level: u32,
 }
 
-/// Kinds of its interrupt: a CPU's own line, a shared one, or one of a virtual CPU's own.
+/// Kinds of interrupts: a CPU's own line, a shared interrupt, or a private interrupt of a virtual
+/// CPU.
 pub const LINE_CPU: u32 = 0;
 pub const LINE_SHARED: u32 = 1;
 pub const LINE_PRIVATE: u32 = 2;
@@ -304,7 +306,7 @@ pub struct Irqfd {
     pub unused: [u64; 2],
 }
 
-/// Its flags: the end of it, and that it is a level that is asked for again when the guest has
+/// Its flags: the assignment ends; the interrupt is a level that is resampled after the guest has
 /// ended it.
 pub const IRQFD_DEASSIGN: u32 = 1;
 pub const IRQFD_RESAMPLE: u32 = 1 << 1;
@@ -321,8 +323,8 @@ pub struct Ioeventfd {
     pub unused: [u32; 9],
 }
 
-/// Its flags: only that value, ports (of other architectures, two kinds), the end of it, and one
-/// without a meaning here.
+/// Its flags: only this value; ports (two kinds, on other architectures only); the assignment ends;
+/// and one without meaning here.
 pub const IOEVENTFD_VALUE: u32 = 1;
 pub const IOEVENTFD_PORT: u32 = 1 << 1;
 pub const IOEVENTFD_DEASSIGN: u32 = 1 << 2;
@@ -363,5 +365,5 @@ pub struct Msi {
     pub unused: [u32; 3],
 }
 
-/// Its flag, that of a routing entry too: it says which device.
+/// Its flag, also that of a routing entry: the device is given.
 pub const MSI_DEVICE: u32 = 1;

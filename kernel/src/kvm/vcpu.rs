@@ -32,7 +32,7 @@ use crate::task::tick;
 use crate::task::wait_queue::WaitQueue;
 use crate::task::{current, sched, signal, work};
 
-/// The most virtual CPUs of a machine, and the bound of their numbers.
+/// The maximum number of virtual CPUs in a machine; their ids are less than this too.
 pub const MAX_VCPUS: usize = 512;
 /// Reasons not to run: it is off; the VMM suspended it; another virtual CPU holds it.
 const OFF: u32 = 1;
@@ -44,26 +44,26 @@ const MPIDR_RES1: u64 = 1 << 31;
 
 /// A virtual CPU.
 pub struct Vcpu {
-    /// Its number, by which the VMM knows it.
+    /// The id by which the VMM knows it.
     pub id: u32,
-    /// Its MPIDR_EL1, which the VMM may change while others run.
+    /// Its MPIDR_EL1, which the VMM may change while other virtual CPUs run.
     mpidr: AtomicU64,
-    /// The interrupts that it has for itself.
+    /// Its private interrupts.
     pub private: Private,
-    /// How often it left its guest.
+    /// Counts its exits.
     pub exits: Exits,
     /// The page that it shares with the VMM.
     pub page: RunPage,
     /// The state of its own thread.
     pub state: SleepMutex<State>,
-    /// Why the virtual CPU must not run: a bit for off, a bit for suspended, and above them a count
-    /// of holders.
+    /// Why it must not run: a bit for off, a bit for suspended, and above them the number of
+    /// holders.
     stops: AtomicU32,
-    /// Where another CPU wants this one to start: address and argument.
+    /// The entry point and argument with which another virtual CPU wants to start this one.
     start: Mutex<Option<(u64, u64)>>,
-    /// Woken when it is to look at the above.
+    /// Woken when one of the above or its interrupts have changed.
     changed: WaitQueue,
-    /// Where it runs.
+    /// The CPU on which it runs.
     presence: Presence,
 }
 
@@ -73,24 +73,24 @@ pub struct State {
     pub init: Option<VcpuInit>,
     /// The state that the hardware holds while it runs.
     pub guest: Box<Guest>,
-    /// The access that the VMM is to answer.
+    /// The access that the VMM is to complete.
     pub pending: Option<Access>,
     /// Its handle on the directory.
     pub reader: Reader,
-    /// Its handle on the writes that are eventfds.
+    /// Its handle on the guest's writes that signal eventfds.
     events: ioevents::Reader,
     /// Its list registers, once it has run.
     pub interface: Option<Interface>,
-    /// Signals that are held back while it runs, if the VMM said so.
+    /// The signals that are blocked while it runs, if the VMM has set them.
     pub mask: Option<u64>,
-    /// The stolen time that its guest sees.
+    /// The stolen time that the guest sees.
     pub stolen: Stolen,
-    /// Its place in the machine's table.
+    /// Its index in the machine's table.
     pub place: u16,
 }
 
 impl Vcpu {
-    /// Virtual CPU number `id`, with the affinity that Linux gives it.
+    /// Creates the virtual CPU `id`, with the affinity that Linux gives it.
     pub fn new(id: u32) -> Result<Self> {
         let mpidr = Affinity::of_vcpu_id(id).to_mpidr() | MPIDR_RES1;
         let mut guest = try_box(Guest::new())?;
@@ -129,13 +129,13 @@ impl Vcpu {
         Affinity::from_mpidr(self.mpidr())
     }
 
-    /// Changes the value of MPIDR_EL1, and returns the old one. The machine's directory must
-    /// follow: [`Machine::set_mpidr`].
+    /// Replaces the value of MPIDR_EL1, and returns the old one. The caller updates the machine's
+    /// directory: [`Machine::set_mpidr`].
     pub fn replace_mpidr(&self, mpidr: u64) -> u64 {
         self.mpidr.swap(mpidr, Relaxed)
     }
 
-    /// The state that only its own thread changes, while nothing runs or changes it.
+    /// The state that only its own thread changes, if nobody uses it now.
     pub fn at_rest(&self) -> Option<SleepMutexGuard<'_, State>> {
         self.state.try_lock()
     }
@@ -145,13 +145,13 @@ impl Vcpu {
         self.stops.load(Acquire) & OFF == 0
     }
 
-    /// Why it must not run, by bits; none where it may.
+    /// Bits for why it must not run; 0 if it may.
     #[inline(always)]
     pub fn stops(&self) -> u32 {
         self.stops.load(Relaxed)
     }
 
-    /// Turns it on, where it stands, or off.
+    /// Turns it on, at the address where it was stopped, or off.
     pub fn set_on(&self, on: bool) {
         self.replace_power(if on { 0 } else { OFF });
     }
@@ -192,7 +192,7 @@ impl Vcpu {
         self.changed.wake_all();
     }
 
-    /// Whether some CPU runs its guest.
+    /// Whether some CPU runs its guest now.
     pub fn is_running(&self) -> bool {
         self.presence.cpu().is_some()
     }
@@ -215,7 +215,7 @@ impl Vcpu {
         }
     }
 
-    /// Interrupts of its changed: it refreshes them before it continues.
+    /// Requests a refresh after its interrupts changed: it refreshes them before it continues.
     #[inline]
     pub fn request_refresh(&self) {
         if self.private.request_refresh() {
@@ -223,7 +223,7 @@ impl Vcpu {
         }
     }
 
-    /// Makes the virtual CPU notice interrupts that arrived: running on another CPU, or asleep.
+    /// Makes the virtual CPU notice new interrupts, whether it runs on another CPU or sleeps.
     #[inline]
     pub fn notify(&self) {
         match self.presence.cpu() {
@@ -246,7 +246,7 @@ impl Vcpu {
         true
     }
 
-    /// Resets it to where another CPU started it, if one did.
+    /// Resets it to the entry point that another CPU set, if one did.
     pub fn begin(&self, state: &mut State) {
         let start = self.start.lock().take();
         if let Some((entry, argument)) = start {
@@ -256,7 +256,7 @@ impl Vcpu {
         }
     }
 
-    /// Resets it, with the features that the VMM asks for (KVM_ARM_VCPU_INIT).
+    /// Resets it with the features that the VMM asks for (KVM_ARM_VCPU_INIT).
     pub fn init(&self, machine: &Machine, state: &mut State, init: VcpuInit) -> Result<()> {
         let known = 1 << uapi::FEATURES;
         if init.target != uapi::TARGET_GENERIC_V8 {
@@ -280,7 +280,7 @@ impl Vcpu {
         }
         machine.record_features(init.features[0] & !power_off)?;
         if state.init.is_some() {
-            // The VMM may begin another guest, whose caches are off.
+            // The VMM may start another guest, whose caches are off.
             machine.memory.translation.reset(sched::cond_resched);
         }
         state.reset(self.mpidr());
@@ -294,7 +294,7 @@ impl Vcpu {
         Ok(())
     }
 
-    /// Runs it with the signals held back that the VMM wants to be (KVM_SET_SIGNAL_MASK).
+    /// Runs it with the signals blocked that the VMM has set (KVM_SET_SIGNAL_MASK).
     pub fn run(&self, machine: &Machine, state: &mut State) -> Result<usize> {
         let run = |state| current().without_debug(|| self.run_guest(machine, state));
         let Some(mask) = state.mask else {
@@ -307,11 +307,11 @@ impl Vcpu {
         result
     }
 
-    /// Runs it until there is something for the VMM, or a signal.
+    /// Runs it until there is an exit for the VMM, or a signal.
     fn run_guest(&self, machine: &Machine, state: &mut State) -> Result<usize> {
         let steps = state.guest.debug.steps();
         if let Some(access) = state.pending.take() {
-            // Completing the access was the step, if the guest is stepped.
+            // If the guest is single-stepped, completing the access was the step.
             access.complete(self.page.mmio_data(), &mut state.guest.registers);
         } else if steps {
             state.guest.registers.step();
@@ -330,7 +330,7 @@ impl Vcpu {
             state.guest.offsets = machine.counters.offsets();
             let stops = self.stops.load(Acquire);
             if stops == SUSPENDED {
-                // As long as the VMM says so, whatever wakes it is the VMM's to know.
+                // While suspended by the VMM, it reports to the VMM whatever would wake it.
                 self.wait(machine, state);
                 if self.has_woken(machine, state) {
                     self.page.set_event(uapi::SYSTEM_EVENT_WAKEUP, None);
@@ -339,7 +339,7 @@ impl Vcpu {
                 continue;
             }
             if stops != 0 {
-                // A signal ends the wait, and is found above.
+                // A signal ends the wait, and is handled above.
                 let may_run = || self.stops.load(Acquire) & !SUSPENDED == 0;
                 let _ = self.changed.wait_interruptible(may_run, None);
                 continue;
@@ -410,24 +410,25 @@ impl Vcpu {
     /// Waits for an interrupt, a signal, or to be turned off.
     fn wait(&self, machine: &Machine, state: &State) {
         let shared = machine.vgic().and_then(|vgic| vgic.shared());
-        // A vCPU that was asked to look is not asked again until it has, on its way into the guest.
+        // A vCPU that was asked to refresh is not asked again until it has done so, on its way into
+        // the guest.
         let due = || {
             let interrupts = self.private.has_arrived()
                 || shared.is_some_and(|shared| gic::is_due(&self.private, shared, state.place));
             match self.stops.load(Acquire) {
                 0 => interrupts || state.guest.error.is_some(),
-                // A suspended vCPU takes no error before the VMM lets it run, and wakes for
-                // interrupts alone.
+                // A suspended vCPU takes no error before the VMM lets it run, and only interrupts
+                // wake it.
                 SUSPENDED => interrupts,
                 _ => true,
             }
         };
         let deadline = gic::next_timer(&self.private, &state.guest).filter(|_| shared.is_some());
-        // Whatever ends the wait is found when the guest is entered.
+        // Whatever ended the wait is found when the guest is entered.
         _ = self.changed.wait_interruptible(due, deadline);
     }
 
-    /// Whether the virtual CPU has an interrupt to take, after it waited.
+    /// Whether the virtual CPU has an interrupt to take after it waited.
     fn has_woken(&self, machine: &Machine, state: &mut State) -> bool {
         let shared = machine.vgic().and_then(|vgic| vgic.shared());
         let Some((shared, interface)) = shared.zip(state.interface.as_mut()) else {
@@ -439,7 +440,7 @@ impl Vcpu {
             || gic::is_due(&self.private, shared, state.place)
     }
 
-    /// Runs it until something cannot be answered at once.
+    /// Runs the guest until an exit cannot be handled at once.
     fn enter(&self, machine: &Machine, state: &mut State) -> Exit {
         let has_psci = state.has_psci();
         let config = VcpuConfig {
@@ -453,7 +454,7 @@ impl Vcpu {
         };
         self.presence.enter(arch::cpu::this().index());
         if self.stops.load(SeqCst) != 0 {
-            // The thread that set the reason to stop did not see it run.
+            // The thread that set the reason to stop did not see this vCPU running.
             self.presence.leave();
             return Exit::Again;
         }
@@ -504,7 +505,7 @@ impl Vcpu {
             interrupt.handle();
             arch::irq::service(Interrupted::Program);
         }
-        // A timer that the hardware misses is found when the guest is entered.
+        // A timer that the hardware cannot signal is noticed when the guest is entered.
         let ticks = state.guest.offsets.is_ahead();
         let goes_on = exit == Exit::Again && self.stops() == 0 && !ticks;
         if goes_on && current().arch.work.load(Relaxed) == 0 {
@@ -516,7 +517,7 @@ impl Vcpu {
     }
 }
 
-/// A virtual CPU on its way, and the reason for leaving its guest.
+/// An entry into the guest, and the reason why it ended.
 struct Run<'a> {
     context: Context<'a>,
     exit: Exit,
@@ -551,13 +552,13 @@ impl ExitHandler for Run<'_> {
 }
 
 impl State {
-    /// Whether the VMM asked for a PSCI of version 0.2 or newer.
+    /// Whether the VMM asked for PSCI version 0.2 or newer.
     pub fn has_psci(&self) -> bool {
         self.init
             .is_some_and(|init| init.has(uapi::FEATURE_PSCI_0_2))
     }
 
-    /// Fails unless all is finalized that the VMM finalizes late (KVM_ARM_VCPU_FINALIZE).
+    /// Checks that everything is finalized that needs KVM_ARM_VCPU_FINALIZE.
     ///
     /// # Errors
     /// EPERM

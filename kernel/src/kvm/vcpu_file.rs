@@ -18,8 +18,8 @@ use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 use crate::mm::vma::PageSource;
 
-/// The pages that a VMM maps of it: `struct kvm_run`, and the machine's ring of coalesced writes
-/// (KVM_COALESCED_MMIO_PAGE_OFFSET).
+/// The number of pages that a VMM maps: `struct kvm_run`, and the machine's ring of coalesced
+/// writes (KVM_COALESCED_MMIO_PAGE_OFFSET).
 pub const PAGES: usize = 2;
 pub const RING: usize = 1;
 
@@ -30,7 +30,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// A handle on a virtual CPU of this machine.
+    /// A file for a virtual CPU of this machine.
     pub fn new(machine: Arc<Machine>, vcpu: Arc<Vcpu>) -> Self {
         Handle { machine, vcpu }
     }
@@ -38,7 +38,7 @@ impl Handle {
     fn one_register(&self, state: &mut State, argument: usize, set: bool) -> Result<usize> {
         let register: OneRegister = UserPtr::new(argument).read()?;
         let address = register.address as usize;
-        // A CPU_ON by another virtual CPU takes effect before the VMM reads or writes registers.
+        // A CPU_ON by another virtual CPU takes effect before the VMM accesses registers.
         self.vcpu.begin(state);
         match set {
             true => registers::set(&self.machine, &self.vcpu, state, register.id, address)?,
@@ -50,7 +50,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // The directory holds the virtual CPU, so that it must not hold the directory.
+        // The directory holds the virtual CPU, so the virtual CPU must not hold the directory.
         self.vcpu.state.lock().reader = Reader::new();
     }
 }
@@ -147,7 +147,7 @@ impl FileOps for Handle {
         }
         match request {
             uapi::RUN => {
-                // Finalizing is permanent, so nothing is checked once there is an interface.
+                // Finalizing is permanent, so nothing is checked once the interface exists.
                 if state.interface.is_none() {
                     state.check_final()?;
                 }
@@ -174,7 +174,7 @@ impl FileOps for Handle {
     }
 }
 
-/// The signals at a VMM's address (`struct kvm_signal_mask`); none of its own for address 0.
+/// The signals at a VMM's address (`struct kvm_signal_mask`); None for address 0.
 fn read_mask(argument: usize) -> Result<Option<u64>> {
     if argument == 0 {
         return Ok(None);

@@ -32,66 +32,67 @@ use crate::mm::{AddressSpace, active};
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::{current, sched};
 
-/// Bits of a guest's physical address, unless the VMM says.
+/// The number of bits in a guest's physical address, unless the VMM sets it.
 const DEFAULT_BITS: u32 = 40;
-/// The fewest bits that a VMM can ask for.
+/// The smallest number of bits that a VMM can ask for.
 const LEAST_BITS: u32 = 32;
 
-/// The state that VMM and virtual CPUs share; the file of the VM.
+/// The file of a VM.
 pub struct Vm(Arc<Machine>);
 
-/// The machine itself.
+/// The state that the VMM and virtual CPUs share.
 pub struct Machine {
-    /// The VMM's memory, which holds this where it has mapped a virtual CPU's page.
+    /// The VMM's memory. Its mappings of virtual CPUs' pages hold this machine, so this must be
+    /// weak.
     space: Weak<AddressSpace>,
-    /// Bytes of the guest's physical address space.
+    /// The size of the guest's physical address space.
     limit: u64,
     /// Held while slots and their logs are changed, and while the changes are applied.
     pub changing: SleepMutex<()>,
     /// The argument with which KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2 was enabled.
     manual_log: AtomicU64,
-    /// Held while all virtual CPUs stand still, and while one is added.
+    /// Held while all virtual CPUs are stopped, and while one is added.
     halting: SleepMutex<()>,
-    /// The features of all virtual CPUs, once one has said them.
+    /// The features of all virtual CPUs, once the first was initialized.
     features: Once<Features>,
-    /// The firmware calls that guests have.
+    /// The firmware services that guests have.
     pub services: Services,
-    /// The version of PSCI that the VMM wants; 0 for the newest.
+    /// The PSCI version that the VMM wants; 0 for the newest.
     pub psci: AtomicU64,
     /// The filter of the guest's calls.
     pub calls: Filter,
-    /// Whether the VMM suspends the machine where its guest asks for that.
+    /// Whether the VMM handles a guest's request to suspend the machine.
     pub suspends: AtomicBool,
-    /// Whether the VMM is given accesses that the hardware does not describe.
+    /// Whether accesses that the hardware does not decode are passed to the VMM.
     pub undescribed_to_vmm: AtomicBool,
     /// The guest's memory.
     pub memory: Arc<Memory>,
     vcpus: Mutex<Vcpus>,
-    /// The virtual CPUs, as guests name them.
+    /// The virtual CPUs by affinity, as guests address them.
     pub directory: Publication,
     vgic: Once<Vgic>,
-    /// Routes of the VMM's interrupt numbers.
+    /// The routes of the VMM's GSIs.
     pub routes: Routes,
-    /// Eventfds that are interrupts.
+    /// Eventfds that raise interrupts.
     pub irqfds: Irqfds,
-    /// Writes that are eventfds, or wait.
+    /// Writes that signal eventfds, or are collected.
     pub events: Assignments,
-    /// Writes that wait.
+    /// The collected writes.
     pub ring: Ring,
-    /// The offsets of its counters behind the host's.
+    /// The offsets of the machine's counters behind the host's.
     pub counters: Counters,
 }
 
-/// The virtual CPUs of a machine, in the order in which they were made.
+/// The virtual CPUs of a machine, in order of creation.
 #[derive(Default)]
 struct Vcpus {
     list: Vec<Arc<Vcpu>>,
-    /// Whether one ran: from then on the directory has all.
+    /// Whether one has run: from then on the directory exists.
     ran: bool,
 }
 
 impl Vm {
-    /// A machine whose type is the number of bits of its addresses, 0 for 40.
+    /// Creates a machine. `kind` is the number of address bits, 0 for 40.
     pub fn new(kind: usize) -> Result<Self> {
         let bits = match kind {
             0 => DEFAULT_BITS,
@@ -148,8 +149,8 @@ impl Vm {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // From then on the space's own changes do not hold the memory, which is given back here,
-        // where others can run meanwhile.
+        // After this, the space's own changes take no reference to the memory, so the memory is
+        // freed here, where other threads can run meanwhile.
         if let Some(space) = self.space.upgrade() {
             let notifier: Weak<Memory> = Arc::downgrade(&self.memory);
             space.remove_notifier(&(notifier as _));
@@ -160,10 +161,10 @@ impl Drop for Machine {
 
 impl Drop for Vm {
     fn drop(&mut self) {
-        // The irqfds hold the machine.
+        // The irqfds hold references to the machine.
         self.0.irqfds.end_all();
-        // The VMM ends, as a rule: its guest's memory goes here, where others can run meanwhile.
-        // A virtual CPU that is left maps again what it uses.
+        // Usually the VMM is exiting: free its guest's memory here, where other threads can run
+        // meanwhile. If a virtual CPU remains, it maps again what it uses.
         let all = 0..self.0.limit;
         self.0.memory.translation.unmap(all, sched::cond_resched);
     }
@@ -183,7 +184,7 @@ impl FileOps for Vm {
             return Err(Errno::EIO);
         }
         match request {
-            // Whether messages have to say their device.
+            // Whether messages must name their device.
             uapi::CHECK_EXTENSION if argument == cap::MSI_DEVID => {
                 Ok(self.0.vgic().is_some_and(Vgic::has_its).into())
             }
@@ -215,7 +216,7 @@ impl FileOps for Vm {
                     _ => Err(Errno::ENXIO),
                 }
             }
-            // On arm64 IRQ_LINE_STATUS leaves the status as it was.
+            // On arm64, KVM_IRQ_LINE_STATUS does not return a status.
             uapi::IRQ_LINE | uapi::IRQ_LINE_STATUS => {
                 self.0.set_line(&UserPtr::new(argument).read()?)
             }
@@ -237,13 +238,13 @@ impl FileOps for Vm {
 }
 
 impl Machine {
-    /// Whether the calling process has the memory that the guest has.
+    /// Whether the calling process owns the memory that the guest uses.
     #[inline]
     pub fn is_mine(&self) -> bool {
         active::is(&self.space)
     }
 
-    /// The memory that the guest's is part of.
+    /// The address space of the VMM.
     ///
     /// # Errors
     /// EFAULT: its process is gone.
@@ -256,8 +257,8 @@ impl Machine {
         self.limit
     }
 
-    /// Adds a virtual CPU, while `halting` is held. Returns the directory that was published
-    /// before, if one was.
+    /// Adds a virtual CPU; `halting` is held. Returns the directory that was published before, if
+    /// any.
     fn add(&self, vcpu: Arc<Vcpu>) -> Result<Option<Arc<Directory>>> {
         let mut vcpus = self.vcpus.lock();
         if self.vgic().is_some_and(Vgic::is_complete) {
@@ -280,12 +281,12 @@ impl Machine {
         }
     }
 
-    /// Takes the virtual CPU that was added last out again.
+    /// Removes the virtual CPU that was added last.
     fn remove(&self, vcpu: &Arc<Vcpu>, before: Option<Arc<Directory>>) {
         let mut vcpus = self.vcpus.lock();
         vcpus.list.retain(|known| !Arc::ptr_eq(known, vcpu));
         let before = match before {
-            // If a vCPU ran meanwhile, the directory is made without it.
+            // If a vCPU has run meanwhile, publish a directory without it.
             None if vcpus.ran => Directory::new(&vcpus.list).ok(),
             before => before,
         };
@@ -294,11 +295,11 @@ impl Machine {
         drop(gone);
     }
 
-    /// Sets MPIDR_EL1 of a virtual CPU that does not run. Other running ones find it by its new
+    /// Sets MPIDR_EL1 of a virtual CPU that does not run. Running virtual CPUs find it by its new
     /// affinity when this returns.
     ///
     /// # Errors
-    /// ENOMEM: it keeps the old one.
+    /// ENOMEM: the old value is kept.
     pub fn set_mpidr(&self, vcpu: &Vcpu, mpidr: u64) -> Result<()> {
         if vcpu.mpidr() == mpidr {
             return Ok(());
@@ -316,8 +317,8 @@ impl Machine {
         replaced.map(drop)
     }
 
-    /// A virtual CPU is about to run: the directory is there from now on. Returns the controller,
-    /// with the place of the virtual CPU, if there is one.
+    /// Called when a virtual CPU is about to run: the directory exists from now on. Returns the
+    /// controller and the virtual CPU's index, if there is a controller.
     pub fn begin(&self, vcpu: &Arc<Vcpu>) -> Result<Option<(&Vgic, u16)>> {
         let mut vcpus = self.vcpus.lock();
         if let Some(vgic) = self.vgic() {
@@ -340,7 +341,7 @@ impl Machine {
         self.vgic.get()
     }
 
-    /// Gives the machine an interrupt controller.
+    /// Adds an interrupt controller to the machine.
     pub fn add_vgic(&self, vgic: Vgic) -> Result<()> {
         let vcpus = self.vcpus.lock();
         if self.vgic().is_some() {
@@ -353,8 +354,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Calls `work` with all virtual CPUs by place, in the order in which they were made; none is
-    /// added meanwhile.
+    /// Calls `work` with all virtual CPUs by index, in order of creation; none is added meanwhile.
     pub fn with_vcpus<R>(&self, work: impl FnOnce(&[Arc<Vcpu>]) -> R) -> R {
         work(&self.vcpus.lock().list)
     }
@@ -368,7 +368,7 @@ impl Machine {
         Ok(())
     }
 
-    /// An interrupt line of the guest's changes (KVM_IRQ_LINE).
+    /// Changes an interrupt line of the guest (KVM_IRQ_LINE).
     fn set_line(&self, wanted: &InterruptLevel) -> Result<usize> {
         let vgic = self.vgic().ok_or(Errno::ENXIO)?;
         let shared = vgic.shared().ok_or(Errno::ENXIO)?;
@@ -394,7 +394,7 @@ impl Machine {
         }
     }
 
-    /// Sets the line of a shared interrupt, if there is one of this number.
+    /// Sets the line of the shared interrupt `number`, if it exists.
     pub fn set_shared_line(&self, number: u32, high: bool) {
         let Some(shared) = self.vgic().and_then(Vgic::shared) else {
             return;
@@ -427,7 +427,8 @@ impl Machine {
         Ok(0)
     }
 
-    /// Notes a virtual CPU's features, by their bits of KVM_ARM_VCPU_INIT: all must have the same.
+    /// Records a virtual CPU's features, by their bits of KVM_ARM_VCPU_INIT. They must be the same
+    /// for all.
     ///
     /// # Errors
     /// EINVAL: another virtual CPU has other features.
@@ -439,13 +440,13 @@ impl Machine {
         Ok(())
     }
 
-    /// The features of all virtual CPUs, once one has said them.
+    /// The features of all virtual CPUs, once the first was initialized.
     #[inline]
     pub fn features(&self) -> Option<&Features> {
         self.features.get()
     }
 
-    /// Whether a virtual CPU ran.
+    /// Whether a virtual CPU has run.
     pub fn has_run(&self) -> bool {
         self.vcpus.lock().ran
     }
@@ -455,16 +456,16 @@ impl Machine {
         self.manual_log.load(Relaxed) & uapi::MANUAL_LOG != 0
     }
 
-    /// Whether all pages of a log that begins count as written.
+    /// Whether all pages count as written when a log starts.
     pub fn logs_all_written(&self) -> bool {
         self.manual_log.load(Relaxed) & uapi::MANUAL_LOG_ALL_WRITTEN != 0
     }
 
-    /// Does something while no virtual CPU runs its guest: the caller's own does not.
+    /// Calls `work` while no virtual CPU runs its guest. The caller's own must not be in its guest.
     pub fn halted<R>(&self, work: impl FnOnce() -> R) -> R {
         let _halting = self.halting.lock();
         self.vcpus.lock().list.iter().for_each(|vcpu| vcpu.hold());
-        // Without the lock, which they may need to leave their guests.
+        // The lock is not held here: virtual CPUs may need it to leave their guests.
         for at in 0.. {
             let Some(vcpu) = self.vcpus.lock().list.get(at).cloned() else {
                 break;
@@ -478,7 +479,7 @@ impl Machine {
         result
     }
 
-    /// Stops all virtual CPUs.
+    /// Turns all virtual CPUs off.
     pub fn stop(&self) {
         self.vcpus.lock().list.iter().for_each(|vcpu| vcpu.stop());
     }

@@ -19,9 +19,9 @@ use crate::fs::file::{File, FileOps};
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 
-/// How many interrupts there are unless the VMM says.
+/// The number of interrupts, unless the VMM sets it.
 const DEFAULT_INTERRUPTS: u32 = 256;
-/// Requests that the VMM may make.
+/// The numbers of interrupts that the VMM may set.
 const INTERRUPTS: core::ops::RangeInclusive<u32> = 64..=1024;
 /// Alignment of frames.
 const ALIGNMENT: u64 = 0x1_0000;
@@ -31,7 +31,7 @@ const FLAGS: u64 = 0xf000;
 const BASE: u64 = 0x000f_ffff_ffff_0000;
 const COUNT: u32 = 52;
 
-/// The VMM's settings so far.
+/// What the VMM has set so far.
 pub struct Setup {
     /// The end of the guest's physical addresses.
     limit: u64,
@@ -43,7 +43,7 @@ pub struct Setup {
 /// The device's file.
 struct Device(Arc<Machine>);
 
-/// Makes a device for a machine, or says whether it could.
+/// Creates a device for a machine, or tells whether it could be created.
 pub fn create(machine: &Arc<Machine>, argument: usize) -> Result<usize> {
     let pointer = UserPtr::<CreateDevice>::new(argument);
     let mut request = pointer.read()?;
@@ -82,7 +82,7 @@ impl FileOps for Device {
     }
 }
 
-/// Reads the argument of a request to a device: attributes are all that there is.
+/// Reads the argument of a request to a device: all requests are about attributes.
 pub fn read_request(machine: &Machine, request: u32, argument: usize) -> Result<DeviceAttribute> {
     if !machine.is_mine() {
         return Err(Errno::EIO);
@@ -150,7 +150,7 @@ fn set(machine: &Machine, vgic: &Vgic, wanted: &DeviceAttribute) -> Result<usize
         (attribute::CONTROL, attribute::INIT) => {
             machine.with_vcpus(|vcpus| {
                 if !vgic.is_complete() {
-                    // As in Linux, where routes that were set before are lost here.
+                    // Routes that were set before are lost here, as in Linux.
                     machine.routes.reset();
                 }
                 vgic.complete(vcpus)
@@ -171,7 +171,7 @@ fn get(machine: &Machine, vgic: &Vgic, wanted: &DeviceAttribute) -> Result<usize
         return saved::get(machine, vgic, wanted);
     }
     let address = wanted.address as usize;
-    // The VMM's memory is touched without the lock, under which nobody may sleep.
+    // The VMM's memory is accessed without the lock, since that may sleep.
     let setup = || vgic.setup.lock();
     let value = match (wanted.group, wanted.number) {
         (attribute::ADDRESS, attribute::DISTRIBUTOR) => setup().distributor.unwrap_or(u64::MAX),
@@ -197,7 +197,7 @@ fn get(machine: &Machine, vgic: &Vgic, wanted: &DeviceAttribute) -> Result<usize
 }
 
 impl Vgic {
-    /// No more is said: these are the virtual CPUs.
+    /// Completes the setup: these are the machine's virtual CPUs.
     fn complete(&self, vcpus: &[Arc<Vcpu>]) -> Result<()> {
         let mut setup = self.setup.lock();
         if self.is_complete() {
@@ -223,7 +223,7 @@ impl Vgic {
 }
 
 impl Setup {
-    /// Nothing yet.
+    /// Nothing is set yet.
     pub fn new(limit: u64) -> Self {
         Setup {
             limit,
@@ -233,7 +233,7 @@ impl Setup {
         }
     }
 
-    /// Whether a frame may be in a place.
+    /// Checks whether a frame may be at an address.
     pub fn check(&self, base: u64, len: u64) -> Result<()> {
         let end = base.checked_add(len).ok_or(Errno::EINVAL)?;
         if !base.is_multiple_of(ALIGNMENT) {
@@ -254,8 +254,8 @@ impl Setup {
         Ok(())
     }
 
-    /// A region of `count` redistributors; for 0 of as many as needed, `vcpus` so far, then it is
-    /// the only one.
+    /// Adds a region of `count` redistributors. A `count` of 0 means as many as needed, `vcpus` so
+    /// far, and then the region is the only one.
     fn add_region(&mut self, index: usize, base: u64, count: u64, vcpus: u64) -> Result<()> {
         let len = if count == 0 { vcpus } else { count } * redistributor::LEN;
         let end = base.checked_add(len).ok_or(Errno::EINVAL)?;
@@ -286,7 +286,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Where everything is for so many virtual CPUs.
+    /// The addresses of all registers for `vcpus` virtual CPUs.
     pub fn frames(&self, vcpus: usize) -> Result<Frames> {
         let distributor = self.distributor.ok_or(Errno::ENXIO)?;
         for region in &self.regions {
@@ -311,7 +311,7 @@ impl Setup {
         }
     }
 
-    /// The rows of redistributors of `vcpus` virtual CPUs, by address.
+    /// The rows of redistributors of `vcpus` virtual CPUs, ordered by address.
     fn rows(&self, vcpus: usize) -> Result<Vec<Row>> {
         let mut rows: Vec<Row> = Vec::new();
         rows.try_reserve_exact(self.regions.len())
@@ -329,7 +329,7 @@ impl Setup {
         Ok(rows)
     }
 
-    /// The regions, each with the places of the virtual CPUs whose redistributors it holds.
+    /// The regions, each with the indices of the virtual CPUs whose redistributors it holds.
     fn places(&self, vcpus: usize) -> impl Iterator<Item = (&Region, Range<u64>)> {
         let all = vcpus as u64;
         self.regions.iter().scan(0u64, move |next, region| {
@@ -340,8 +340,8 @@ impl Setup {
         })
     }
 
-    /// Whether the redistributor of the virtual CPU in this place is the last where it is, of so
-    /// many.
+    /// Whether the redistributor of the virtual CPU at index `place` of `vcpus` is the last one of
+    /// its row.
     pub fn is_last(&self, place: u64, vcpus: usize) -> bool {
         let here = self
             .places(vcpus)

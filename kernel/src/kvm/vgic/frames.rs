@@ -14,33 +14,33 @@ use super::super::directory::Directory;
 use super::super::vcpu::{State, Vcpu};
 use super::super::vm::Machine;
 
-/// A row of redistributors.
+/// A region of consecutive redistributors.
 #[derive(Clone, Copy, Debug)]
 pub struct Region {
     /// The first one's address.
     pub base: u64,
-    /// How many have room; as many as there are virtual CPUs for 0.
+    /// The number of redistributors that fit; 0 means as many as there are virtual CPUs.
     pub count: u64,
 }
 
-/// A region, and the places of the virtual CPUs whose redistributors it holds.
+/// The redistributors in a region, and the indices of their virtual CPUs.
 pub struct Row {
     /// The first one's address.
     pub base: u64,
-    /// The vCPUs that they belong to.
+    /// The indices of the vCPUs that they belong to.
     pub places: Range<u64>,
-    /// Whether another one follows at once.
+    /// Whether another row follows immediately.
     pub goes_on: bool,
 }
 
 impl Row {
-    /// The address behind the last one.
+    /// The address after the last one.
     pub fn behind(&self) -> Option<u64> {
         let len = (self.places.end - self.places.start) * redistributor::LEN;
         self.base.checked_add(len)
     }
 
-    /// Whether behind the one in this place there is none (GICR_TYPER.Last).
+    /// Whether no redistributor follows the one of the vCPU at index `place` (GICR_TYPER.Last).
     pub fn is_last(&self, place: u64) -> bool {
         self.places.contains(&place) && place + 1 == self.places.end && !self.goes_on
     }
@@ -49,7 +49,7 @@ impl Row {
 /// The addresses of the distributor and of all redistributors.
 pub struct Frames {
     distributor: u64,
-    /// By address; none is empty.
+    /// Ordered by address; none is empty.
     rows: Vec<Row>,
 }
 
@@ -58,13 +58,13 @@ pub struct Frames {
 pub enum Frame {
     /// The distributor.
     Distributor,
-    /// The redistributor of the virtual CPU in this place.
+    /// The redistributor of the virtual CPU at index `place`.
     Redistributor { place: u16, last: bool },
 }
 
 impl Frame {
-    /// Whether an access to it has to read the guest's memory, which is done outside of the guest's
-    /// context.
+    /// Whether an access must read the guest's memory. Such accesses are performed outside the
+    /// guest's context.
     #[inline]
     pub fn needs_memory(&self, shared: &Shared, access: &Access) -> bool {
         matches!(self, Frame::Redistributor { .. }) && redistributor::is_of_lpis(shared, access)
@@ -72,7 +72,7 @@ impl Frame {
 }
 
 impl Frames {
-    /// With these regions, by address; none is empty.
+    /// Frames with these rows, ordered by address; none is empty.
     pub fn new(distributor: u64, rows: Vec<Row>) -> Self {
         Frames { distributor, rows }
     }
@@ -122,7 +122,7 @@ pub fn access(frame: Frame, shared: &Shared, directory: &Directory, access: &Acc
     value
 }
 
-/// Whether an access concerns the state of interrupts that other CPUs than `own` may hold in their
+/// Whether an access concerns the state of interrupts that CPUs other than `own` may have in their
 /// list registers, where it can be neither changed nor read.
 pub fn is_held_elsewhere(
     frame: &Frame,
@@ -139,7 +139,7 @@ pub fn is_held_elsewhere(
         Frame::Redistributor { place, .. } => {
             let whose = directory.vcpus().get(usize::from(place));
             whose.is_some_and(|vcpu| {
-                // One that does not run may fill its list registers meanwhile.
+                // A vCPU that does not run now may fill its list registers meanwhile.
                 let changes = access.write.is_some();
                 !core::ptr::eq(&**vcpu, own) && (changes || listed(&vcpu.private.bank))
             })
@@ -147,7 +147,7 @@ pub fn is_held_elsewhere(
     }
 }
 
-/// Does an access of a virtual CPU that is not in its guest, while no other is.
+/// Performs an access of a virtual CPU that is not in its guest, while no other is in its guest.
 pub fn access_alone(machine: &Machine, at: &Trapped, state: &mut State) {
     let registers = &mut state.guest.registers;
     let parts = machine
@@ -164,7 +164,7 @@ pub fn access_alone(machine: &Machine, at: &Trapped, state: &mut State) {
 }
 
 /// Notifies the virtual CPUs whose interrupts an access changes; `whose` is the owner of the
-/// redistributor that was accessed. Most accesses concern none.
+/// redistributor that was accessed. Most accesses affect none.
 #[inline]
 pub fn notify(effect: Effect, shared: &Shared, vcpus: &[Arc<Vcpu>], whose: Option<&Vcpu>) {
     if !matches!(effect, Effect::Nothing) {

@@ -8,9 +8,9 @@ use super::super::directory::Directory;
 use super::super::vm::Machine;
 use crate::arch::virt::{Guest, controller, timer};
 
-/// Readies list registers and timers for a guest that is about to run here. Interrupts of timers
-/// that are due, or that the guest has not dealt with yet, are active in the hardware, which so
-/// does not report again.
+/// Prepares list registers and timers for a guest that is about to run here. Timer interrupts that
+/// are due, or that the guest has not handled yet, are made active in the hardware, so that it does
+/// not signal them again.
 pub fn enter(interface: &mut Interface, guest: &Guest, private: &Private, shared: &Shared) {
     let active = private.bank.active.load(Relaxed);
     set_lines(private, !active, timer::due(&guest.system, guest.offsets));
@@ -21,7 +21,7 @@ pub fn enter(interface: &mut Interface, guest: &Guest, private: &Private, shared
     }
 }
 
-/// Takes the state back from the hardware when the guest does not run any more.
+/// Takes the state back from the hardware after the guest ran.
 pub fn leave(
     interface: &mut Interface,
     private: &Private,
@@ -38,7 +38,7 @@ pub fn leave(
     }
 }
 
-/// Chooses the content of the list registers anew, while the guest's context is loaded.
+/// Chooses new content for the list registers while the guest's context is loaded.
 pub fn refill(
     interface: &mut Interface,
     private: &Private,
@@ -49,8 +49,8 @@ pub fn refill(
     with_state(interface, private, shared, directory, machine, || ());
 }
 
-/// Performs an access that needs to know the pending and active state, and may change it, and then
-/// refills the list registers.
+/// Takes back the pending and active state, performs an access that needs it and may change it, and
+/// then refills the list registers.
 pub fn with_state<R>(
     interface: &mut Interface,
     private: &Private,
@@ -67,7 +67,7 @@ pub fn with_state<R>(
     result
 }
 
-/// A timer's interrupt was taken from the hardware.
+/// Records an interrupt of a timer that was taken from the hardware.
 pub fn timer(private: &Private, interrupt: u32) {
     private.bank.set_line(interrupt, true);
 }
@@ -77,7 +77,7 @@ pub fn is_due(private: &Private, shared: &Shared, place: u16) -> bool {
     shared.is_enabled() && (private.deliverable() != 0 || shared.has_for(place))
 }
 
-/// When a timer of a virtual CPU that does not run interrupts it next, in the host's ticks.
+/// When a timer next interrupts a virtual CPU that does not run, in the host's ticks.
 pub fn next_timer(private: &Private, guest: &Guest) -> Option<u64> {
     let enabled = private.bank.enabled.load(Relaxed);
     let deadlines = timer::deadlines(&guest.system, guest.offsets);
@@ -88,7 +88,7 @@ pub fn next_timer(private: &Private, guest: &Guest) -> Option<u64> {
         .min()
 }
 
-/// Timers' interrupts that the guest has not dealt with.
+/// The timer interrupts that the guest has not finished handling.
 fn held(private: &Private) -> u32 {
     let bank = &private.bank;
     let busy = bank.line.load(Relaxed) | bank.active.load(Relaxed) | bank.listed.load(Relaxed);
@@ -104,7 +104,7 @@ fn set_lines(private: &Private, mask: u32, high: u32) {
     }
 }
 
-/// Timers whose line fell before the guest took their interrupt may interrupt again.
+/// Lets timers interrupt again whose line fell before the guest took their interrupt.
 fn rearm_timers(private: &Private) {
     let line = private.bank.line.load(Relaxed);
     let fallen = line & timer::INTERRUPTS & !timer::lines();
@@ -135,7 +135,8 @@ fn take_back(
     directory: &Directory,
     machine: &Machine,
 ) {
-    // Mostly there is one, which is named here so that it need not be found by its number.
+    // There is usually one list register in use; it is named directly, which avoids the lookup by
+    // number.
     if let Some((first, others)) = interface.registers_mut().split_first_mut() {
         first.0 = controller::list(0);
         for (number, register) in (1..).zip(others) {
@@ -151,13 +152,13 @@ fn take_back(
     if spilled {
         interface.ended_elsewhere(controller::ended_elsewhere(), private, shared);
     }
-    // Before list registers are filled: their lines may fall thereby.
+    // This comes before list registers are filled, since it may lower lines.
     while let Some(number) = interface.ended() {
         machine.ended(number);
     }
 }
 
-/// Empties the list registers from number `first` on, of which `used` hold something.
+/// Empties the list registers from `first` on; the first `used` may hold something.
 #[inline(always)]
 fn clear(first: usize, used: usize) {
     if first == 0 && used != 0 {
@@ -166,7 +167,7 @@ fn clear(first: usize, used: usize) {
     (first.max(1)..used).for_each(|number| controller::set_list(number, 0));
 }
 
-/// Fills the list registers, of which the first `used` may hold something.
+/// Fills the list registers; the first `used` may hold something.
 fn fill(interface: &mut Interface, private: &Private, shared: &Shared, used: usize) {
     interface.fill(private, shared, timer::INTERRUPTS);
     let registers = interface.registers();

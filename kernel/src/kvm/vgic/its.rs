@@ -23,23 +23,23 @@ use crate::random;
 use crate::sync::SleepMutex;
 use crate::task::{current, sched};
 
-/// One ITS.
+/// An ITS.
 struct Unit {
-    /// Where its frames are, once the VMM has said.
+    /// The address of its frames, once the VMM has set it.
     base: Once<u64>,
     injector: Injector,
     its: SleepMutex<Its>,
     next: Link,
 }
 
-/// The next ITS, if there is one: ITSs are added, and stay as long as the machine.
+/// The next ITS, if any. ITSs are added, and live as long as the machine.
 pub struct Link(Once<Arc<Unit>>);
 
-/// The most of a machine, as Linux has devices on a bus (NR_IOBUS_DEVS).
+/// The maximum number of ITSs in a machine: Linux's limit of devices on a bus (NR_IOBUS_DEVS).
 const MOST: usize = 1000;
 
 impl Drop for Link {
-    /// In a loop: recursion would exhaust the stack.
+    /// This is a loop, because recursion could exhaust the stack.
     fn drop(&mut self) {
         let mut rest = self.take();
         while let Some(mut unit) = rest.and_then(Arc::into_inner) {
@@ -48,7 +48,7 @@ impl Drop for Link {
     }
 }
 
-/// The file of one.
+/// The file of an ITS.
 struct Device {
     machine: Arc<Machine>,
     unit: Arc<Unit>,
@@ -62,7 +62,7 @@ struct Bus<'a> {
 }
 
 impl Link {
-    /// None.
+    /// No ITS.
     pub const fn new() -> Self {
         Link(Once::new())
     }
@@ -71,23 +71,23 @@ impl Link {
         core::mem::replace(&mut self.0, Once::new()).try_into_inner()
     }
 
-    /// Whether none follows.
+    /// Whether no ITS follows.
     pub fn is_empty(&self) -> bool {
         self.0.get().is_none()
     }
 
-    /// The next unit.
+    /// The next ITS.
     fn first(&self) -> Option<&Unit> {
         self.0.get().map(|unit| &**unit)
     }
 
-    /// All that follow.
+    /// All ITSs that follow.
     fn all(&self) -> impl Iterator<Item = &Unit> {
         core::iter::successors(self.first(), |unit| unit.next.first())
     }
 }
 
-/// Makes one.
+/// Creates an ITS.
 pub fn create(machine: &Arc<Machine>) -> Result<Arc<dyn FileOps>> {
     let vgic = machine.vgic().ok_or(Errno::ENXIO)?;
     let unit = try_arc(Unit {
@@ -112,7 +112,7 @@ pub fn create(machine: &Arc<Machine>) -> Result<Arc<dyn FileOps>> {
     Ok(device)
 }
 
-/// Writes which LPIs are pending into the guest's tables.
+/// Writes the pending state of LPIs to the guest's tables.
 pub fn save_pending(machine: &Machine, vgic: &Vgic) -> Result<usize> {
     let bus = Bus::new(machine, vgic).ok_or(Errno::ENXIO)?;
     for place in 0..bus.vcpus.len() {
@@ -121,8 +121,8 @@ pub fn save_pending(machine: &Machine, vgic: &Vgic) -> Result<usize> {
     Ok(0)
 }
 
-/// Delivers a message to the ITS that it is addressed to. Returns 1 if it made an interrupt
-/// pending, 0 if the guest has not mapped it.
+/// Delivers a message to the ITS that it addresses. Returns 1 if this made an interrupt pending, 0
+/// if the guest has not mapped it.
 ///
 /// # Errors
 /// ENODEV: there is no ITS. EINVAL: no ITS has this address, or the message names no device. EBUSY:
@@ -154,8 +154,8 @@ pub fn signal_msi(machine: &Machine, message: &Msi) -> Result<usize> {
     }
 }
 
-/// Does a guest's access that concerns its memory, outside of its context. Returns the value read;
-/// None if nothing of the controller's is there.
+/// Performs a guest's access that needs its memory, outside its context. Returns the value read;
+/// None if the address does not belong to the controller.
 pub fn access_by_memory(
     machine: &Machine,
     address: u64,
@@ -177,7 +177,7 @@ pub fn access_by_memory(
     Some(its.access(&unit.injector, &bus, &access))
 }
 
-/// Does a VMM's write to a redistributor that concerns LPIs; false if it is another.
+/// Performs a VMM's write to a redistributor if it concerns LPIs; false if not.
 pub fn write_of_lpis(machine: &Machine, vgic: &Vgic, place: u16, access: &Access) -> bool {
     let bus = Bus::new(machine, vgic);
     let bus = bus.filter(|bus| redistributor::is_of_lpis(bus.shared, access));
@@ -255,7 +255,7 @@ impl Device {
                 let set = its.lock_killable()?.set(injector, &bus, offset, value);
                 set.map_err(refusal)?;
             }
-            // Linux says so.
+            // The same check as in Linux.
             (attribute::CONTROL, _) => self.machine.check_rest()?,
             _ => return Err(Errno::ENXIO),
         }
@@ -279,7 +279,7 @@ impl Device {
         Ok(0)
     }
 
-    /// The machine, when none of its virtual CPUs runs.
+    /// The machine, if none of its virtual CPUs runs.
     fn bus<'a>(&'a self, vgic: &'a Vgic) -> Result<Bus<'a>> {
         self.machine.check_rest()?;
         Bus::new(&self.machine, vgic).ok_or(Errno::ENXIO)

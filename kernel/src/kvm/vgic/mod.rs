@@ -17,7 +17,7 @@ pub use sgi::send_sgi;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// Numbers of shared interrupts.
+/// The number of the first shared interrupt.
 pub const FIRST_SHARED: u32 = vgic::PRIVATE;
 pub const LAST_SHARED: u32 = vgic::MAX - 1;
 
@@ -33,18 +33,18 @@ use attributes::Setup;
 /// A machine's controller.
 pub struct Vgic {
     setup: Mutex<Setup>,
-    /// There once the VMM has said that it is complete.
+    /// Set once the VMM has completed the setup.
     complete: Once<Complete>,
-    /// There once a virtual CPU runs.
+    /// Set once a virtual CPU runs.
     frames: Once<Frames>,
-    /// The first ITS, which knows the next.
+    /// The first ITS, which links to the next.
     its: its::Link,
 }
 
-/// The controller once it is set up.
+/// The controller after its setup.
 struct Complete {
     shared: Shared,
-    /// All virtual CPUs, by place.
+    /// All virtual CPUs, by index.
     vcpus: Vec<Arc<Vcpu>>,
 }
 
@@ -58,7 +58,7 @@ impl Vgic {
         }
     }
 
-    /// Whether the VMM has said that it is complete, after which no virtual CPU is added.
+    /// Whether the VMM has completed the setup. After that, no virtual CPU can be added.
     pub fn is_complete(&self) -> bool {
         self.complete.get().is_some()
     }
@@ -68,7 +68,7 @@ impl Vgic {
         !self.its.is_empty()
     }
 
-    /// Readies it for the first run of one of `vcpus` virtual CPUs.
+    /// Prepares the controller before one of `vcpus` virtual CPUs runs for the first time.
     pub fn prepare(&self, vcpus: usize) -> Result<()> {
         if self.frames().is_some() {
             return Ok(());
@@ -81,24 +81,25 @@ impl Vgic {
         Ok(())
     }
 
-    /// Whether the redistributor of the virtual CPU in this place is the last where it is.
+    /// Whether the redistributor of the virtual CPU at index `place` is the last one of its row.
     fn is_last(&self, place: u64, vcpus: usize) -> bool {
         self.setup.lock().is_last(place, vcpus)
     }
 
-    /// Where registers are, once one runs.
+    /// The addresses of the registers, once a virtual CPU runs.
     #[inline]
     pub fn frames(&self) -> Option<&Frames> {
         self.frames.get()
     }
 
-    /// The state that all virtual CPUs share, once complete.
+    /// The state that all virtual CPUs share, once the setup is complete.
     #[inline]
     pub fn shared(&self) -> Option<&Shared> {
         Some(&self.complete.get()?.shared)
     }
 
-    /// The state that all virtual CPUs share, and the virtual CPUs by place, once complete.
+    /// The state that all virtual CPUs share, and the virtual CPUs by index, once the setup is
+    /// complete.
     fn all(&self) -> Option<(&Shared, &[Arc<Vcpu>])> {
         let complete = self.complete.get()?;
         Some((&complete.shared, &complete.vcpus))

@@ -17,7 +17,7 @@ use super::{Vgic, frames, its};
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 
-/// The groups of attributes that are here.
+/// The groups of attributes handled here.
 pub const GROUPS: [u32; 4] = [
     attribute::DISTRIBUTOR_REGISTERS,
     attribute::REDISTRIBUTOR_REGISTERS,
@@ -25,7 +25,7 @@ pub const GROUPS: [u32; 4] = [
     attribute::LEVELS,
 ];
 
-/// Whether there is such an attribute for a controller with so many interrupts.
+/// Whether an attribute exists for a controller with this many interrupts.
 pub fn has(machine: &Machine, interrupts: u32, wanted: &DeviceAttribute) -> Result<usize> {
     let there = match wanted.group {
         attribute::LEVELS => kind_of_level(wanted) == attribute::LINE_LEVEL,
@@ -43,7 +43,7 @@ pub fn has(machine: &Machine, interrupts: u32, wanted: &DeviceAttribute) -> Resu
     if there { Ok(0) } else { Err(Errno::ENXIO) }
 }
 
-/// Writes the value from the VMM's memory.
+/// Sets an attribute from the VMM's memory.
 pub fn set(machine: &Machine, vgic: &Vgic, wanted: &DeviceAttribute) -> Result<usize> {
     machine.with_vcpus(|vcpus| place(vcpus, wanted).map(|_| ()))?;
     let address = wanted.address as usize;
@@ -54,7 +54,7 @@ pub fn set(machine: &Machine, vgic: &Vgic, wanted: &DeviceAttribute) -> Result<u
     access(machine, vgic, wanted, Some(value)).map(|_| 0)
 }
 
-/// Reads into the VMM's memory.
+/// Reads an attribute into the VMM's memory.
 pub fn get(machine: &Machine, vgic: &Vgic, wanted: &DeviceAttribute) -> Result<usize> {
     let value = access(machine, vgic, wanted, None)?;
     let address = wanted.address as usize;
@@ -96,7 +96,7 @@ fn access(
     Ok(value.into())
 }
 
-/// A register of 32 bits, or lines.
+/// A 32-bit register, or interrupt lines.
 fn word(
     shared: &Shared,
     vcpus: &[Arc<Vcpu>],
@@ -130,7 +130,7 @@ fn word(
     answer.map_err(|refused| error(refused, Errno::ENXIO))
 }
 
-/// A register of a virtual CPU's interface.
+/// A register of a virtual CPU's CPU interface.
 fn interface(vcpu: &Vcpu, register: u16, write: Option<u64>) -> Result<u64> {
     let mut state = vcpu.at_rest().ok_or(Errno::EBUSY)?;
     let interface = &mut state.guest.controller.interface;
@@ -148,7 +148,7 @@ fn error(refused: Refused, absent: Errno) -> Errno {
     }
 }
 
-/// The place of the virtual CPU that an attribute is of; any for the distributor's.
+/// The index of the virtual CPU that an attribute belongs to; any for the distributor's.
 fn place(vcpus: &[Arc<Vcpu>], wanted: &DeviceAttribute) -> Result<usize> {
     if wanted.group == attribute::DISTRIBUTOR_REGISTERS {
         return if vcpus.is_empty() {
@@ -157,7 +157,7 @@ fn place(vcpus: &[Arc<Vcpu>], wanted: &DeviceAttribute) -> Result<usize> {
             Ok(0)
         };
     }
-    // Aff3 to Aff0, a byte each.
+    // Aff3 to Aff0, one byte each.
     let packed = wanted.number >> attribute::AFFINITY;
     let mpidr = packed & 0xff_ffff | packed >> 24 << 32;
     find(vcpus, Affinity::from_mpidr(mpidr)).ok_or(Errno::EINVAL)
@@ -167,7 +167,7 @@ fn find(vcpus: &[Arc<Vcpu>], affinity: Affinity) -> Option<usize> {
     vcpus.iter().position(|vcpu| vcpu.affinity() == affinity)
 }
 
-/// The kind of information that an attribute of LEVEL_INFO asks for.
+/// The kind of information that a LEVEL_INFO attribute asks for.
 fn kind_of_level(wanted: &DeviceAttribute) -> u64 {
     u64::from(wanted.number as u32) >> attribute::LEVELS_KIND
 }
