@@ -11,7 +11,8 @@ use spin::Once;
 use crate::errno::{Errno, Result};
 use crate::random;
 
-/// A table of the kernel's; it grows by `try_reserve` alone, and never moves many members at once.
+/// A hash table of the kernel. It grows only through `try_reserve`, and never moves many members at
+/// once.
 pub type HashMap<K, V> = hash_table::HashMap<K, V, Keyed>;
 
 /// An empty table.
@@ -19,16 +20,16 @@ pub const fn new<K, V>() -> HashMap<K, V> {
     HashMap::with_hasher(Keyed)
 }
 
-/// Lists by key; a key whose list is empty is forgotten.
+/// Lists by key; a key with an empty list is removed.
 pub struct Lists<K, T>(HashMap<K, Vec<T>>);
 
 impl<K: Eq + Hash, T> Lists<K, T> {
-    /// None.
+    /// No lists.
     pub const fn new() -> Self {
         Lists(new())
     }
 
-    /// How many keys have a list.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -38,12 +39,12 @@ impl<K: Eq + Hash, T> Lists<K, T> {
         self.0.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// The same, to be changed.
+    /// The list of `key`, mutably.
     pub fn of_mut(&mut self, key: &K) -> &mut [T] {
         self.0.get_mut(key).map_or(&mut [], Vec::as_mut_slice)
     }
 
-    /// Adds one at the end of a list.
+    /// Adds a value at the end of a list.
     ///
     /// # Errors
     /// ENOMEM.
@@ -61,7 +62,7 @@ impl<K: Eq + Hash, T> Lists<K, T> {
         Ok(())
     }
 
-    /// Takes out of a list the first for which `is_it`.
+    /// Takes the first value for which `is_it` holds out of a list.
     pub fn take(&mut self, key: &K, is_it: impl FnMut(&T) -> bool) -> Option<T> {
         let list = self.0.get_mut(key)?;
         let at = list.iter().position(is_it)?;
@@ -76,12 +77,12 @@ impl<K: Eq + Hash, T> Lists<K, T> {
 /// The keys of all hashes.
 static SEEDS: Once<(u64, SharedSeed)> = Once::new();
 
-/// Draws the keys. Called once, before the first table has a member.
+/// Draws the keys at random. Called once, before the first table has a member.
 pub fn init() {
     SEEDS.call_once(|| (random::u64(), SharedSeed::from_u64(random::u64())));
 }
 
-/// Makes hashes that are keyed by what the boot drew.
+/// Builds hashers with the keys drawn at boot.
 #[derive(Clone, Copy, Default)]
 pub struct Keyed;
 

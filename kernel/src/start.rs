@@ -6,7 +6,7 @@ use crate::{arch, drivers, fs, hash, mm, net, task};
 #[cfg(feature = "selftest")]
 use crate::{params, selftest};
 
-/// Runs the kernel on the boot CPU: `archive` is the initial one.
+/// Runs the kernel on the boot CPU; `archive` is the initial archive.
 pub fn main(archive: Option<mm::Archive>) -> ! {
     hash::init();
     #[cfg(guests)]
@@ -14,7 +14,7 @@ pub fn main(archive: Option<mm::Archive>) -> ! {
     task::init();
     net::init();
     if let Some(now) = drivers::rtc::now_ns() {
-        // A clock that shows nonsense is none.
+        // If the clock shows an invalid time, it is ignored.
         _ = task::clock::set_realtime(now);
     }
     drivers::init();

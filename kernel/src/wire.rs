@@ -39,10 +39,10 @@ impl Card for Wire {
     }
 }
 
-/// Adds the interface with an address, unless it is there.
+/// Adds the interface with an address, unless it exists.
 ///
 /// # Errors
-/// Those of an interface and its address.
+/// The errors of adding an interface and an address.
 pub fn plug(mac: [u8; 6], ip: IpAddr, bits: u8) -> Result<()> {
     if PLUGGED.get().is_some() {
         return Ok(());
@@ -54,7 +54,7 @@ pub fn plug(mac: [u8; 6], ip: IpAddr, bits: u8) -> Result<()> {
     Ok(())
 }
 
-/// A frame comes.
+/// Passes a received frame to the interface.
 ///
 /// # Panics
 /// If there is no interface, or the frame is too long for one.
@@ -65,7 +65,7 @@ pub fn give(bytes: &[u8]) {
     ether::receive(interface, &mut input.lock(), &frame);
 }
 
-/// The first frame that was sent.
+/// Takes the first frame that was sent.
 pub fn take() -> Option<Vec<u8>> {
     SENT.lock().pop_front()
 }

@@ -13,10 +13,10 @@ use crate::task::sched::cond_resched_killable;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Bytes that are in flight at a time.
+/// The number of bytes in flight at a time.
 const AT_ONCE: usize = 32 * PAGE_SIZE;
 
-/// EINVAL where a transfer does not consist of whole blocks in aligned memory.
+/// EINVAL unless a transfer consists of whole blocks in aligned memory.
 fn check(volume: &Volume, position: u64, len: usize, alignment: usize) -> Result<()> {
     let block = volume.device().properties().block_size;
     let whole = position.is_multiple_of(block as u64) && len.is_multiple_of(block);
@@ -26,12 +26,12 @@ fn check(volume: &Volume, position: u64, len: usize, alignment: usize) -> Result
     }
 }
 
-/// The pages of the cache that a range of bytes touches.
+/// The page indices that a range of bytes touches.
 fn pages(position: u64, len: usize) -> Range<usize> {
     (position / PAGE_SIZE as u64) as usize..pages_of(position + len as u64)
 }
 
-/// Frames for `len` bytes at `position`.
+/// Allocates frames for `len` bytes at `position`.
 fn pieces(volume: &Volume, position: u64, len: usize) -> Result<Vec<Piece>> {
     let mut pieces = Vec::new();
     let room = pieces.try_reserve_exact(len.div_ceil(PAGE_SIZE));
@@ -80,7 +80,7 @@ pub fn read(volume: &Volume, to: &mut Sink, position: u64) -> Result<usize> {
     Ok(total)
 }
 
-/// Writes to the device, and drops what the page cache has of it.
+/// Writes to the device, and drops the written range from the page cache.
 pub fn write(volume: &Volume, from: &mut Source, position: u64) -> Result<usize> {
     check(volume, position, from.left(), from.alignment())?;
     from.truncate(usize::try_from(volume.size() - position).unwrap_or(usize::MAX));
@@ -100,7 +100,7 @@ pub fn write(volume: &Volume, from: &mut Source, position: u64) -> Result<usize>
             break Ok(());
         }
     };
-    // Somebody may have read pages meanwhile.
+    // Pages may have been read into the cache meanwhile.
     _ = volume.mapping().invalidate(all);
     match done {
         Err(error) if total == 0 => Err(error),

@@ -14,19 +14,20 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use linux_raw_sys::general::{FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE};
 
-/// Pages of zeroes that are written at a time, where the device zeroes nothing by itself.
+/// The number of zero pages written at a time if the device has no command for it.
 const AT_ONCE: usize = 32;
 
 /// How sectors are zeroed.
 #[derive(Clone, Copy, PartialEq)]
 enum Zeroes {
-    /// They keep their place on the medium; where the device cannot, zeroes are written.
+    /// They keep their space on the medium; if the device has no command for it, zeroes are
+    /// written.
     Kept,
-    /// The device may give up their place, or cannot zero them.
+    /// The device may release their space; it is an error if it cannot zero them.
     Unmapped,
 }
 
-/// BLKDISCARD, of a start and a length in bytes.
+/// BLKDISCARD, with a start and a length in bytes.
 pub fn discard(volume: &Volume, file: &File, range: UserPtr<[u64; 2]>) -> Result<()> {
     check_open(file)?;
     if volume.device().properties().most_discarded == 0 {
@@ -38,7 +39,7 @@ pub fn discard(volume: &Volume, file: &File, range: UserPtr<[u64; 2]>) -> Result
     without_cache(volume, &range, || volume.device().discard(sectors))
 }
 
-/// BLKZEROOUT, of a start and a length in bytes.
+/// BLKZEROOUT, with a start and a length in bytes.
 pub fn zero_out(volume: &Volume, file: &File, range: UserPtr<[u64; 2]>) -> Result<()> {
     check_open(file)?;
     zero(volume, checked(volume, range.read()?)?, Zeroes::Kept)
@@ -70,7 +71,7 @@ fn check_open(file: &File) -> Result<()> {
     }
 }
 
-/// EPERM for a volume that is read-only.
+/// EPERM if the volume is read-only.
 fn check_writable(volume: &Volume) -> Result<()> {
     match volume.is_read_only() {
         true => Err(Errno::EPERM),
@@ -78,7 +79,7 @@ fn check_writable(volume: &Volume) -> Result<()> {
     }
 }
 
-/// A range of bytes; EINVAL unless it is one of whole blocks of the volume.
+/// A range of bytes; EINVAL unless it consists of whole blocks of the volume.
 fn checked(volume: &Volume, [start, len]: [u64; 2]) -> Result<Range<u64>> {
     let block = volume.device().properties().block_size as u64;
     let end = start.checked_add(len).filter(|&end| end <= volume.size());
@@ -86,13 +87,13 @@ fn checked(volume: &Volume, [start, len]: [u64; 2]) -> Result<Range<u64>> {
     Ok(start..end.filter(|_| whole).ok_or(Errno::EINVAL)?)
 }
 
-/// The sectors of the device.
+/// The sectors on the device.
 fn sectors(volume: &Volume, range: &Range<u64>) -> Range<u64> {
     let sector = |byte: u64| volume.start() + byte / SECTOR as u64;
     sector(range.start)..sector(range.end)
 }
 
-/// Does something to the device, of which the page cache keeps nothing.
+/// Performs an operation on a range of the device, and drops the range from the page cache.
 fn without_cache(
     volume: &Volume,
     range: &Range<u64>,

@@ -16,10 +16,10 @@ use linux_raw_sys::general::{O_DIRECT, O_DSYNC, O_EXCL};
 /// An open block device.
 pub struct BlockFile {
     volume: Arc<Volume>,
-    /// O_EXCL.
+    /// Opened with O_EXCL.
     alone: bool,
     ahead: Ahead,
-    /// The errors of writing back that it was told.
+    /// The writeback errors reported to it so far.
     told: AtomicU32,
 }
 
@@ -126,7 +126,7 @@ impl FileOps for BlockFile {
 
     fn read_ahead(&self, _file: &File, range: Range<u64>) -> Result<()> {
         let pages = pages(&range);
-        // As on Linux, nobody is told that it failed.
+        // The failure is not reported, as on Linux.
         _ = self.volume.mapping().read_ahead(pages.start, pages.len());
         Ok(())
     }
@@ -138,7 +138,7 @@ impl FileOps for BlockFile {
     }
 }
 
-/// The pages that a range of bytes touches.
+/// The page indices that a range of bytes touches.
 fn pages(range: &Range<u64>) -> Range<usize> {
     pages_of(range.start.saturating_add(1)).saturating_sub(1)..pages_of(range.end)
 }

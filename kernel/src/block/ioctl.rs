@@ -15,10 +15,10 @@ use linux_raw_sys::ioctl::{
     BLKZEROOUT,
 };
 
-/// The most sectors of a request.
+/// The maximum number of sectors in a request.
 const MOST_SECTORS: u16 = (32 * PAGE_SIZE / SECTOR) as u16;
 
-/// EACCES for a program that may not administer the system.
+/// EACCES if the program may not administer the system.
 fn check_admin() -> Result<()> {
     match crate::task::can(CAP_SYS_ADMIN) {
         true => Ok(()),
@@ -26,7 +26,7 @@ fn check_admin() -> Result<()> {
     }
 }
 
-/// Does a request of ioctl(2).
+/// Handles an ioctl(2) request.
 pub fn handle(volume: &Arc<Volume>, file: &File, request: u32, argument: usize) -> Result<usize> {
     let properties = volume.device().properties();
     let int = |value: usize| UserPtr::<i32>::new(argument).write(&(value as i32));

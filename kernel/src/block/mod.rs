@@ -18,11 +18,11 @@ use crate::errno::Result;
 use crate::mm::virtio_blk::{Part, Properties, SECTOR};
 use core::ops::Range;
 
-/// Data of a transfer: part of a frame, and where it is on the device.
+/// A piece of a transfer: part of a frame, and its place on the device.
 pub struct Piece {
     /// The first sector.
     pub sector: u64,
-    /// The memory, a multiple of sectors.
+    /// The memory; its length is a multiple of the sector size.
     pub part: Part,
 }
 
@@ -33,41 +33,41 @@ impl Piece {
     }
 }
 
-/// A device of sectors that are read and written at any place.
+/// A device whose sectors can be read and written in any order.
 pub trait BlockDevice: Send + Sync {
-    /// What it is.
+    /// The device's properties.
     fn properties(&self) -> &Properties;
 
-    /// Its serial number; empty where it has none.
+    /// Its serial number; empty if it has none.
     fn serial(&self) -> &[u8];
 
-    /// Reads or writes pieces, all at once, and waits until all are done.
+    /// Reads or writes all pieces at once, and waits until all are done.
     ///
     /// # Errors
-    /// EIO: one of them failed, and then nothing is known of the others. ENOMEM.
+    /// EIO: one of them failed; the state of the others is unknown. ENOMEM.
     fn transfer(&self, write: bool, pieces: &[Piece]) -> Result<()>;
 
-    /// Forgets sectors, a multiple of blocks: what they hold from now on is the device's to choose.
+    /// Discards sectors, in whole blocks: afterwards their content is undefined.
     ///
     /// # Errors
-    /// EOPNOTSUPP: the device does not do that. EIO; EINTR: the thread must die.
+    /// EOPNOTSUPP: the device does not support it. EIO; EINTR: the thread was killed.
     fn discard(&self, sectors: Range<u64>) -> Result<()>;
 
-    /// Fills sectors, a multiple of blocks, with zeroes; `unmap`: the device may give up their
-    /// place on the medium.
+    /// Fills sectors, in whole blocks, with zeroes. `unmap`: the device may release their space on
+    /// the medium.
     ///
     /// # Errors
-    /// Those of `discard`.
+    /// The same as for `discard`.
     fn write_zeroes(&self, sectors: Range<u64>, unmap: bool) -> Result<()>;
 
-    /// Returns when all writes that returned before are on the medium.
+    /// Returns when all writes that have completed before are on the medium.
     ///
     /// # Errors
     /// EIO, ENOMEM.
     fn flush(&self) -> Result<()>;
 }
 
-/// Looks for partitions of all disks, and makes the nodes in /dev. May sleep.
+/// Reads the partition tables of all disks, and creates the nodes in /dev. May sleep.
 pub fn init() {
     virtio_blk::identify();
     for disk in volume::all() {

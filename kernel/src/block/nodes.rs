@@ -8,7 +8,7 @@ use linux_raw_sys::general::S_IFBLK;
 /// The group `disk` of Debian.
 const DISK: u32 = 6;
 
-/// Makes the node, if it is not there.
+/// Creates the node, if it does not exist.
 pub fn add(volume: &Volume) -> Result<()> {
     let name = volume.name().as_bytes();
     match mount::add_device(name, S_IFBLK | 0o660, volume.number(), (0, DISK)) {
@@ -17,7 +17,7 @@ pub fn add(volume: &Volume) -> Result<()> {
     }
 }
 
-/// Takes the node away, if nobody did before.
+/// Removes the node, if it still exists.
 pub fn remove(volume: &Volume) {
     _ = mount::remove_device(volume.name().as_bytes());
 }

@@ -12,7 +12,7 @@ use alloc::sync::Arc;
 /// Held while a table is read.
 static SCANNING: SleepMutex<()> = SleepMutex::new(());
 
-/// Reads the table of a disk anew, in place of what was read before. May sleep.
+/// Reads the partition table of a disk again, and replaces its partitions. May sleep.
 ///
 /// # Errors
 /// EBUSY: a partition is in use. EIO, ENOMEM.

@@ -14,11 +14,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 
-/// The major number of virtio disks: the first that Linux gives away.
+/// The major number of virtio disks: the first that Linux assigns dynamically.
 pub const MAJOR: u32 = 254;
-/// That of further partitions (BLOCK_EXT_MAJOR).
+/// The major number of further partitions (BLOCK_EXT_MAJOR).
 const MORE: u32 = 259;
-/// Minor numbers of a disk: its own and those of its first partitions.
+/// The number of minor numbers per disk: for itself and its first partitions.
 const MINORS: u32 = 16;
 
 /// A disk, or a partition of one (Linux's block_device).
@@ -26,31 +26,31 @@ pub struct Volume {
     name: String,
     number: u64,
     place: Arc<Place>,
-    /// Of a partition: its number, and the disk.
+    /// For a partition: its number, and its disk.
     partition: Option<(u32, Arc<Volume>)>,
     mapping: Arc<Mapping>,
-    /// Open files and mounts.
+    /// The number of open files and mounts.
     users: AtomicUsize,
-    /// Who uses it alone: a mount, or files opened with O_EXCL.
+    /// The number of exclusive users: a mount, or files opened with O_EXCL.
     claims: AtomicUsize,
-    /// BLKROSET.
+    /// Set by BLKROSET.
     read_only: AtomicBool,
 }
 
-/// Part of a device.
+/// A part of a device.
 struct Place {
     device: Arc<dyn BlockDevice>,
     /// The first sector.
     start: u64,
-    /// Sectors.
+    /// The number of sectors.
     len: u64,
 }
 
-/// All of them: each disk before its partitions.
+/// All volumes: each disk comes before its partitions.
 static ALL: Mutex<Vec<Arc<Volume>>> = Mutex::new(Vec::new());
 
 impl Place {
-    /// The pieces of pages that lie on the device.
+    /// The parts of pages that lie within this place.
     fn pieces(&self, pages: &[(usize, FrameRef)]) -> Result<Vec<Piece>> {
         const SECTORS: u64 = (PAGE_SIZE / SECTOR) as u64;
         let mut pieces = Vec::new();
@@ -133,14 +133,15 @@ impl Volume {
         &self.place.device
     }
 
-    /// Whether it refuses writes: as the device does, or because it or its disk was told to.
+    /// Whether it refuses writes: because the device does, or because this was set for it or its
+    /// disk.
     pub fn is_read_only(&self) -> bool {
         let told = |volume: &Volume| volume.read_only.load(Relaxed);
         let disk = self.partition.as_ref().is_some_and(|(_, disk)| told(disk));
         self.device().properties().read_only || disk || told(self)
     }
 
-    /// Lets it refuse writes, or not any more. What is mapped already stays as it is.
+    /// Sets whether it refuses writes. Existing mappings stay as they are.
     pub fn set_read_only(&self, on: bool) {
         self.read_only.store(on, Relaxed);
     }
@@ -160,7 +161,7 @@ impl Volume {
         self.place.len * SECTOR as u64
     }
 
-    /// Its number among the partitions of its disk; none of a disk.
+    /// Its number among the partitions of its disk; None for a disk.
     pub fn partition(&self) -> Option<u32> {
         self.partition.as_ref().map(|&(number, _)| number)
     }
@@ -170,10 +171,10 @@ impl Volume {
         self.partition.as_ref().map_or(self, |(_, disk)| disk)
     }
 
-    /// Adds a user, who may want it for itself.
+    /// Adds a user, which may ask for exclusive use.
     ///
     /// # Errors
-    /// EBUSY: somebody else has it.
+    /// EBUSY: somebody else uses it exclusively.
     pub fn begin_use(&self, alone: bool) -> Result<()> {
         if alone {
             let free = self.claims.compare_exchange(0, 1, AcqRel, Relaxed);
@@ -183,10 +184,10 @@ impl Volume {
         Ok(())
     }
 
-    /// Ends a use. The last user's changes go to the device. May sleep.
+    /// Ends a use. The last user's changes are written to the device. May sleep.
     pub fn end_use(&self, alone: bool) {
         if self.users.fetch_sub(1, AcqRel) == 1 {
-            // Without memory for that the flusher does it later.
+            // If memory is short, the flusher writes them later.
             _ = self.mapping.write_back(0..usize::MAX);
         }
         if alone {
@@ -218,7 +219,7 @@ pub fn partitions_of(disk: &Arc<Volume>) -> Vec<Arc<Volume>> {
     all
 }
 
-/// Adds the disk number `index`, from 0.
+/// Adds the disk with the number `index`, counted from 0.
 pub fn add_disk(index: usize, device: Arc<dyn BlockDevice>) -> Result<()> {
     let len = device.properties().sectors;
     let number = device::number(MAJOR, index as u32 * MINORS);
@@ -230,7 +231,7 @@ pub fn add_disk(index: usize, device: Arc<dyn BlockDevice>) -> Result<()> {
     add(Volume::new(name_of(index)?, number, place, None)?)
 }
 
-/// The name of a disk: vda to vdz, vdaa and so on.
+/// The name of a disk: vda to vdz, then vdaa and so on.
 fn name_of(index: usize) -> Result<String> {
     let mut letters = [0; 8];
     let (mut at, mut left) = (letters.len(), index + 1);
@@ -274,7 +275,7 @@ fn add(volume: Arc<Volume>) -> Result<()> {
     Ok(())
 }
 
-/// Takes a partition away.
+/// Removes a partition.
 pub(super) fn remove(volume: &Arc<Volume>) {
     let mut gone = None;
     let mut all = ALL.lock();

@@ -9,7 +9,7 @@ use crate::arch::irq;
 use crate::fdt;
 use crate::mm::virtio::{Device, DeviceType};
 
-/// Starts the virtio devices of the device tree.
+/// Starts the virtio devices in the device tree.
 pub fn init() {
     for node in fdt::find(fdt::tree(), &["virtio,mmio"]) {
         if let (Some(interrupt), Some(range)) = (irq::of_node(&node), fdt::regions(node).next())

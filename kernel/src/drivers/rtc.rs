@@ -3,7 +3,7 @@
 use crate::arch::mmio::Registers;
 use crate::fdt;
 
-/// Nanoseconds since 1970, if the machine has a clock of the time of day.
+/// Nanoseconds since 1970, if the machine has a real-time clock.
 pub fn now_ns() -> Option<u64> {
     pl031().or_else(goldfish)
 }
@@ -20,7 +20,7 @@ fn pl031() -> Option<u64> {
     Some(u64::from(seconds) * 1_000_000_000)
 }
 
-/// TIME_LOW, whose read holds TIME_HIGH still, in nanoseconds.
+/// Reads TIME_LOW, which latches TIME_HIGH; in nanoseconds.
 fn goldfish() -> Option<u64> {
     let registers = registers(&["google,goldfish-rtc"])?;
     let low = u64::from(registers.read(0));

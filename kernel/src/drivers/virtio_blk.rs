@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
-/// Disks that are driven: as many as QEMU's machines have places for.
+/// The maximum number of disks: as many as QEMU's machines have slots for.
 const MOST: usize = 32;
 
 static DISKS: [Once<Arc<VirtioBlk>>; MOST] = [const { Once::new() }; MOST];
@@ -34,7 +34,7 @@ const HANDLERS: [fn(); MOST] = handlers!(
 /// A disk.
 struct VirtioBlk {
     queue: Mutex<Queue>,
-    /// Those who found the queue full.
+    /// Threads that found the queue full.
     room: WaitQueue,
     properties: Properties,
     serial: Once<Vec<u8>>,
@@ -42,20 +42,20 @@ struct VirtioBlk {
 
 struct Queue {
     disk: Box<Disk>,
-    /// Whose requests are in flight, by their tokens.
+    /// The batches of the requests in flight, by token.
     batches: Vec<Option<Arc<Batch>>>,
 }
 
-/// Requests that are waited for together.
+/// Requests that a thread waits for together.
 struct Batch {
-    /// Those that are not done, and one more while there may come more.
+    /// The number of requests that are not done, plus one while more may be added.
     left: AtomicUsize,
     failed: AtomicBool,
     done: WaitQueue,
 }
 
 impl Batch {
-    /// One of the requests is done.
+    /// Called when one of the requests is done.
     fn end(&self, succeeded: bool) {
         if !succeeded {
             self.failed.store(true, Relaxed);
@@ -66,7 +66,7 @@ impl Batch {
     }
 }
 
-/// Starts a disk, whose interrupt is `number`.
+/// Starts a disk with the interrupt `number`.
 pub fn start(device: Device, number: u32) {
     let index = FOUND.load(Relaxed);
     if index == MOST {
@@ -86,7 +86,7 @@ pub fn start(device: Device, number: u32) {
     }
 }
 
-/// Asks all disks for their serial numbers. May sleep.
+/// Reads the serial numbers of all disks. May sleep.
 pub fn identify() {
     for disk in DISKS.iter().filter_map(Once::get) {
         let serial = disk.read_serial().unwrap_or_default();
@@ -119,7 +119,7 @@ fn interrupt<const INDEX: usize>() {
 }
 
 impl VirtioBlk {
-    /// Ends the requests that the device has answered, each without the lock.
+    /// Ends the requests that the device has answered, each without the lock held.
     fn complete(&self) {
         while let Some((done, batch)) = self.take_done() {
             if let Some(batch) = batch {
@@ -137,7 +137,7 @@ impl VirtioBlk {
         Some((done, batch.and_then(Option::take)))
     }
 
-    /// Hands a request to the device, for which `batch` waits. Waits for room in its queue.
+    /// Submits a request of `batch` to the device. Waits for room in its queue.
     fn submit(&self, batch: &Arc<Batch>, request: Request) {
         batch.left.fetch_add(1, Relaxed);
         let mut request = Some(request);
@@ -154,7 +154,7 @@ impl VirtioBlk {
         });
     }
 
-    /// Hands over requests for an extent, each of `most` sectors at most, one after the other.
+    /// Submits requests for an extent, each of at most `most` sectors, one after another.
     fn run_extent(
         &self,
         operation: Operation,
@@ -181,9 +181,9 @@ impl VirtioBlk {
         Ok(())
     }
 
-    /// Waits for requests that `submit` hands over.
+    /// Runs `submit`, and waits for the requests that it submits.
     fn run(&self, submit: impl FnOnce(&Arc<Batch>) -> Result<()>) -> Result<()> {
-        // From the kernel's reserve: pages must be written also where memory is short.
+        // This is from the kernel's reserve, since pages must be written even if memory is short.
         let batch = Arc::new(Batch {
             left: AtomicUsize::new(1),
             failed: AtomicBool::new(false),
@@ -222,7 +222,7 @@ impl VirtioBlk {
 }
 
 impl Queue {
-    /// Notes whose request has this token.
+    /// Records the batch of the request with this token.
     fn keep(&mut self, token: u16, batch: Arc<Batch>) {
         let token = usize::from(token);
         if self.batches.len() <= token {

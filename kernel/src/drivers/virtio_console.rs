@@ -12,10 +12,10 @@ const TRANSMIT: u16 = 1;
 static CONSOLE: Mutex<Option<Stream>> = Mutex::new(None);
 static INPUT: Mutex<Option<Receiver>> = Mutex::new(None);
 
-/// The function that receives the bytes that arrive.
+/// The function that handles received bytes.
 type Receiver = fn(&[u8]);
 
-/// Starts a console, whose interrupt is `number`, if it is the first one.
+/// Starts a console with the interrupt `number`, if it is the first one.
 pub fn start(device: Device, number: u32) {
     if is_present() {
         return;
@@ -28,24 +28,24 @@ pub fn start(device: Device, number: u32) {
     irq::enable(number);
 }
 
-/// True when there is one.
+/// Whether there is a console.
 pub fn is_present() -> bool {
     CONSOLE.lock().is_some()
 }
 
-/// Sends bytes, which the device takes when it can.
+/// Queues bytes for the device.
 pub fn write(bytes: &[u8]) {
     let sent = CONSOLE.lock().as_mut().map(|console| console.send(bytes));
     report(sent);
 }
 
-/// Waits until the device has taken all bytes: before the machine ends.
+/// Waits until the device has taken all bytes, before the machine is shut down.
 pub fn flush() {
     let done = CONSOLE.lock().as_mut().map(Stream::flush);
     report(done);
 }
 
-/// Logs an error, without the lock, as the log may go to the console.
+/// Logs an error, with no lock held, since the log may go to the console.
 fn report(done: Option<Result<(), impl Display>>) {
     if let Some(Err(error)) = done {
         crate::log!("virtio console: {error}");
@@ -66,7 +66,7 @@ fn interrupt() {
     receive();
 }
 
-/// Hands out the received bytes, without the lock: the handler may answer.
+/// Passes on the received bytes, with no lock held, since the receiver may write.
 fn receive() {
     let Some(handler) = *INPUT.lock() else { return };
     let mut bytes = [0; BUFFER];
@@ -75,7 +75,7 @@ fn receive() {
     }
 }
 
-/// Copies the bytes of one buffer; returns how many.
+/// Copies the bytes of one buffer; returns their number.
 fn take(bytes: &mut [u8; BUFFER]) -> Option<usize> {
     let received = CONSOLE.lock().as_mut()?.receive(bytes);
     received.unwrap_or_else(|error| {

@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use ip::Mac;
 use ip::ethernet;
 
-/// Cards that are driven.
+/// The maximum number of cards.
 const MOST: usize = 8;
 
 static CARDS: [Once<(Arc<VirtioNet>, Arc<Interface>)>; MOST] = [const { Once::new() }; MOST];
@@ -42,14 +42,14 @@ const HANDLERS: [fn(); MOST] = [
 struct VirtioNet {
     card: virtio_net::Card,
     finishes_checksums: bool,
-    /// There may be frames that came.
+    /// Set when frames may have arrived.
     due: AtomicBool,
     came: WaitQueue,
     /// Frames that found the card's queue full.
     waiting: Mutex<VecDeque<(Frame, Option<Checksum>)>>,
 }
 
-/// Starts a card, whose interrupt is `number`.
+/// Starts a card with the interrupt `number`.
 pub fn start(device: Device, number: u32) {
     let index = FOUND.load(Relaxed);
     if index == MOST {
@@ -93,7 +93,7 @@ fn new_card(device: Device) -> core::result::Result<New, &'static str> {
     Ok((card, interface))
 }
 
-/// An address that nobody gave (the second bit of the first byte says so).
+/// A random, locally administered address (bit 1 of the first byte).
 fn any_mac() -> Mac {
     let mut mac = [0; 6];
     random::fill(&mut mac);
@@ -115,7 +115,7 @@ fn run(index: usize) -> ! {
     let (card, interface) = CARDS[index].get().expect("a card that is there");
     let mut input = ether::In::new(Keyed);
     loop {
-        // Nobody sends it a signal.
+        // Nobody sends this thread a signal.
         let due = || card.due.swap(false, AcqRel);
         _ = card.came.wait_interruptible(due, None);
         loop {
@@ -127,7 +127,7 @@ fn run(index: usize) -> ! {
                 }
                 cond_resched();
             }
-            // What comes before the card heard of this is looked for again.
+            // If frames arrived before the card saw this, look for them again.
             if !card.card.set_receive_interrupt(true) {
                 break;
             }
@@ -137,7 +137,7 @@ fn run(index: usize) -> ! {
 }
 
 impl VirtioNet {
-    /// Sends what waits for room in the card's queue, as far as there is.
+    /// Sends waiting frames as far as there is room in the card's queue.
     fn send_waiting(&self) {
         loop {
             let mut waiting = self.waiting.lock();
@@ -146,7 +146,7 @@ impl VirtioNet {
                 return;
             };
             if let Err(frame) = self.card.send(frame, checksum) {
-                // Its place is free.
+                // Its place is still free.
                 waiting.push_front((frame, checksum));
                 if !self.card.set_send_interrupt(true) {
                     return;

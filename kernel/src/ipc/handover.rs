@@ -10,7 +10,7 @@ use crate::sync::Mutex;
 use crate::task::wait_queue::{WaitError, WaitQueue};
 use crate::task::{Thread, current, sched};
 
-/// A thread that waits, and how its operation ended.
+/// A waiting thread, and the outcome of its operation.
 pub struct Handover<T> {
     thread: Arc<Thread>,
     outcome: Mutex<Option<T>>,
@@ -25,32 +25,32 @@ impl<T> Handover<T> {
         }
     }
 
-    /// The thread.
+    /// The waiting thread.
     pub fn thread(&self) -> &Thread {
         &self.thread
     }
 
-    /// Waits for the outcome, at most until `deadline` (in ticks). An outcome that comes later is
-    /// still to be taken.
+    /// Waits for the outcome, at most until `deadline` (in ticks). If the wait fails, an outcome
+    /// may still arrive and must be taken.
     pub fn wait(&self, deadline: Option<u64>) -> Result<(), WaitError> {
         let slack = deadline.map_or(0, |_| current().slack_ticks());
         let is_settled = || self.outcome.lock().is_some();
         WaitQueue::new().wait_with_slack(is_settled, deadline, slack)
     }
 
-    /// Tells how the operation ended; returns whom to wake.
+    /// Sets the outcome of the operation; returns the thread to wake.
     pub fn settle(&self, outcome: T) -> Arc<Thread> {
         *self.outcome.lock() = Some(outcome);
         self.thread.clone()
     }
 
-    /// How the operation ended, if it did.
+    /// The outcome of the operation, if it has ended.
     pub fn take(&self) -> Option<T> {
         self.outcome.lock().take()
     }
 }
 
-/// Threads that are to be woken once no lock is held.
+/// Threads to be woken once no lock is held.
 #[derive(Default)]
 pub struct Settled {
     threads: [Option<Arc<Thread>>; Settled::ROOM],
@@ -58,7 +58,8 @@ pub struct Settled {
 }
 
 impl Settled {
-    /// So many are settled at most before an object's lock is released, and they are woken.
+    /// The maximum number of threads settled before an object's lock is released and they are
+    /// woken.
     pub const ROOM: usize = 16;
 
     /// Whether there is no room for two more.
@@ -66,7 +67,7 @@ impl Settled {
         self.count + 2 > Self::ROOM
     }
 
-    /// Adds one, for which there is room.
+    /// Adds a thread, for which there must be room.
     pub fn add(&mut self, thread: Arc<Thread>) {
         self.threads[self.count] = Some(thread);
         self.count += 1;

@@ -29,27 +29,27 @@ use crate::task::signal::{self, Info};
 use crate::task::user::Charge;
 use crate::task::{Process, current};
 
-/// The most queues (`/proc/sys/fs/mqueue/queues_max`).
+/// The maximum number of queues (`/proc/sys/fs/mqueue/queues_max`).
 pub static MOST: AtomicUsize = AtomicUsize::new(256);
-/// The most messages in a queue, and bytes in a message, that the unprivileged may ask for
-/// (`msg_max`, `msgsize_max`).
+/// The maximum number of messages in a queue, and of bytes in a message, that unprivileged programs
+/// may ask for (`msg_max`, `msgsize_max`).
 pub static MOST_MESSAGES: AtomicUsize = AtomicUsize::new(10);
 pub static LARGEST_MESSAGE: AtomicUsize = AtomicUsize::new(8192);
-/// The size of a queue that is made without attributes, up to those limits (`msg_default`,
+/// The size of a queue that is created without attributes, up to those limits (`msg_default`,
 /// `msgsize_default`).
 pub static USUAL_MESSAGES: AtomicUsize = AtomicUsize::new(10);
 pub static USUAL_MESSAGE: AtomicUsize = AtomicUsize::new(8192);
-/// The most of both that anybody may ask for.
+/// The limits for everybody.
 const HARD: Attributes = Attributes {
     messages: 65536,
     bytes: 16 << 20,
 };
-/// The lowest priority that there is not (MQ_PRIO_MAX).
+/// The number of priorities; all are lower than this (MQ_PRIO_MAX).
 pub const PRIORITIES: u32 = 32768;
 /// The longest name, in bytes.
 const NAME_MAX: usize = 255;
 
-/// How many messages a queue holds, and bytes a message.
+/// The maximum number of messages in a queue, and of bytes in a message.
 #[derive(Clone, Copy)]
 pub struct Attributes {
     /// Messages.
@@ -59,8 +59,8 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// The bytes that a queue counts against its owner's limit: its messages, and Linux's overhead
-    /// of each.
+    /// The bytes that a queue counts against its owner's limit: its messages, with Linux's overhead
+    /// for each.
     fn charge(&self) -> usize {
         const BESIDE: usize = 48 + 48;
         self.messages * (self.bytes + BESIDE)
@@ -72,33 +72,33 @@ struct Message {
     data: Vec<u8>,
 }
 
-/// Notified of the next message to an empty queue.
+/// A request to be notified of the next message that arrives at the empty queue.
 struct Notice {
     process: Arc<Process>,
-    /// The exec_id of the program that asked for the notice: a later program may be another user's.
+    /// The exec_id of the program that made the request: a later program may be another user's.
     program: u64,
     method: NotifyMethod,
 }
 
 /// How a process is notified of a message.
 pub enum NotifyMethod {
-    /// Not at all: it only keeps others away.
+    /// Not at all: the request only keeps others from making one.
     Nothing,
     /// By a signal with a value.
     Signal(u32, u64),
-    /// By these bytes, which a netlink socket then gives out. Their last one says why.
+    /// With these bytes, which are received from a netlink socket. The last byte gives the reason.
     Socket(Arc<File>, [u8; COOKIE]),
 }
 
-/// Bytes that a netlink socket gives out (NOTIFY_COOKIE_LEN).
+/// The number of bytes received from a netlink socket (NOTIFY_COOKIE_LEN).
 pub const COOKIE: usize = 32;
-/// Why it does (NOTIFY_WOKENUP, NOTIFY_REMOVED).
+/// Reasons of a notification (NOTIFY_WOKENUP, NOTIFY_REMOVED).
 const CAME: u8 = 1;
 const REMOVED: u8 = 2;
 
 impl Notice {
     fn notify(self, why: u8) {
-        // Without room for it it is lost, as on Linux.
+        // If there is no room for the notification, it is lost, as on Linux.
         _ = match self.method {
             NotifyMethod::Signal(number, value)
                 if why == CAME && number != 0 && self.process.exec_id() == self.program =>
@@ -125,14 +125,14 @@ pub struct Queue {
 }
 
 struct State {
-    /// By falling priority, then by age.
+    /// Ordered by falling priority, then by age.
     messages: VecDeque<Message>,
     notice: Option<Notice>,
-    /// How many wait for a message.
+    /// The number of threads that wait for a message.
     receivers: usize,
 }
 
-/// By name.
+/// The queues by name.
 static QUEUES: Mutex<HashMap<Vec<u8>, Arc<Queue>>> = Mutex::new(hash::new());
 
 fn check_name(name: &[u8]) -> Result<()> {
@@ -149,7 +149,7 @@ fn find(name: &[u8]) -> Option<Arc<Queue>> {
     QUEUES.lock().get(name).cloned()
 }
 
-/// Opens the queue `name`; its permissions must allow the access that `flags` ask for.
+/// Opens the queue `name`; its permissions must allow the access that `flags` request.
 ///
 /// # Errors
 /// ENOENT, EEXIST, EACCES, ENAMETOOLONG, EINVAL (no access mode), ENOMEM.
@@ -169,7 +169,7 @@ pub fn open(name: &[u8], flags: u32) -> Result<Arc<File>> {
     file(name, queue, flags)
 }
 
-/// Makes the queue `name` and opens it.
+/// Creates the queue `name` and opens it.
 ///
 /// # Errors
 /// EEXIST, EACCES, ENAMETOOLONG, EINVAL (attributes out of range), ENOSPC, ENOMEM.
@@ -238,7 +238,7 @@ pub fn create(
     Ok(file)
 }
 
-/// Takes the name away; the queue lives on while it is open.
+/// Removes the name; the queue exists as long as it is open.
 ///
 /// # Errors
 /// ENOENT, EACCES.
@@ -247,7 +247,7 @@ pub fn unlink(name: &[u8]) -> Result<()> {
     let queue = find(name).ok_or(Errno::ENOENT)?;
     let owner = queue.attr.get().uid;
     if !current().with_credentials(|who| who.fsuid == owner || who.can(CAP_FOWNER)) {
-        // The folder of queues is sticky.
+        // The directory of queues is sticky.
         return Err(Errno::EPERM);
     }
     let mut queues = QUEUES.lock();
@@ -282,12 +282,12 @@ impl Queue {
         if allowed { Ok(()) } else { Err(Errno::EACCES) }
     }
 
-    /// How much it holds at most, and how many messages it holds now.
+    /// The queue's attributes, and the number of messages in it.
     pub fn attributes(&self) -> (Attributes, usize) {
         (self.attributes, self.state.lock().messages.len())
     }
 
-    /// Adds a message; where there is no room, waits for it until `deadline`, or not at all.
+    /// Adds a message. If there is no room, this waits for it until `deadline`, or not at all.
     ///
     /// # Errors
     /// EMSGSIZE, EAGAIN, ETIMEDOUT, ENOMEM, ERESTARTSYS.
@@ -335,7 +335,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes the oldest message of the highest priority, into at most `most` bytes.
+    /// Takes the oldest message of the highest priority; it must fit in `most` bytes.
     ///
     /// # Errors
     /// EMSGSIZE, EAGAIN, ETIMEDOUT, ERESTARTSYS.
@@ -368,10 +368,10 @@ impl Queue {
         }
     }
 
-    /// Notifies the caller's process of the next message to the empty queue.
+    /// Requests a notification for the caller's process of the next message to the empty queue.
     ///
     /// # Errors
-    /// EBUSY: another is registered.
+    /// EBUSY: another process has made a request.
     pub fn notify(&self, method: NotifyMethod) -> Result<()> {
         let mut state = self.state.lock();
         if state
@@ -393,7 +393,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Removes the notification of the caller's process, if it has it.
+    /// Removes the request of the caller's process, if it has made one.
     pub fn cancel_notify(&self) {
         let mut state = self.state.lock();
         let own = |notice: &mut Notice| Arc::ptr_eq(&notice.process, current().process());

@@ -18,37 +18,37 @@ use crate::task::sched::cond_resched;
 use crate::task::user::Charge;
 use crate::task::{Thread, can, clock, current};
 
-/// IPC_PRIVATE: a new object that no key finds.
+/// IPC_PRIVATE: creates an object that no key finds.
 const PRIVATE: __kernel_key_t = 0;
 /// IPC_CREAT (include/uapi/linux/ipc.h).
 pub const CREATE: u32 = 0o1000;
 /// IPC_EXCL.
 pub const EXCLUSIVE: u32 = 0o2000;
-/// Reading and writing, as permission bits of others.
+/// Read and write access, as permission bits for others.
 pub const READ: u32 = 4;
 /// See [`READ`].
 pub const WRITE: u32 = 2;
-/// Numbers consist of a place, below this, and of how often a place was given out before (Linux's
-/// IPCMNI).
+/// The number of places. An object's number consists of its place and the sequence number of that
+/// place (Linux's IPCMNI).
 pub const PLACES: usize = 1 << 15;
 
 /// `struct ipc64_perm` (include/uapi/asm-generic/ipcbuf.h): owner and permissions.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct Header {
-    /// The key that it is found by.
+    /// The key of the object.
     pub key: i32,
     /// The owner.
     pub uid: u32,
     /// The owner's group.
     pub gid: u32,
-    /// Its creator.
+    /// The creator.
     pub cuid: u32,
-    /// The group of its maker.
+    /// The creator's group.
     pub cgid: u32,
-    /// Permissions, and flags of the kind.
+    /// Permissions, and flags specific to the kind.
     pub mode: u32,
-    /// How often its place was given out before.
+    /// How often its place was reused.
     pub sequence: u16,
     pad: [u16; 3],
     unused: [u64; 2],
@@ -66,7 +66,7 @@ pub struct Owner {
 }
 
 impl Header {
-    /// The fields that IPC_SET changes, with their current values.
+    /// The current values of the fields that IPC_SET changes.
     pub fn owner(&self) -> Owner {
         Owner {
             uid: self.uid,
@@ -90,7 +90,7 @@ impl Header {
         }
     }
 
-    /// EACCES unless the caller has the access in `wanted`: permission bits, of any of the three
+    /// EACCES unless the caller has the access in `wanted`: permission bits, for any of the three
     /// classes.
     pub fn check(&self, wanted: u32) -> Result<()> {
         self.check_for(&current(), wanted)
@@ -115,8 +115,8 @@ impl Header {
         if allowed { Ok(()) } else { Err(Errno::EACCES) }
     }
 
-    /// EPERM unless the caller may lock memory, or its effective user owns the object; whether it
-    /// may lock without limit.
+    /// EPERM unless the caller may lock memory, or its effective user owns the object. Returns
+    /// whether it may lock without limit.
     pub fn check_lock(&self) -> Result<bool> {
         let (any, euid) = current().with_credentials(|who| (who.can(CAP_IPC_LOCK), who.euid));
         match any || euid == self.uid || euid == self.cuid {
@@ -125,7 +125,7 @@ impl Header {
         }
     }
 
-    /// EPERM unless the caller owns the object, or may act for the owner.
+    /// EPERM unless the caller owns the object, or may act for its owner.
     pub fn check_owner(&self) -> Result<()> {
         let owns = current().with_credentials(|who| {
             who.euid == self.uid || who.euid == self.cuid || who.can(CAP_SYS_ADMIN)
@@ -133,8 +133,8 @@ impl Header {
         if owns { Ok(()) } else { Err(Errno::EPERM) }
     }
 
-    /// IPC_SET: another owner, other permissions. EPERM for a caller that is not the owner, which
-    /// may be another since it began; EINVAL for an owner that is none.
+    /// IPC_SET: changes owner and permissions. EPERM if the caller is not the owner; the owner may
+    /// have changed since the call began. EINVAL for an invalid owner.
     pub fn change(&mut self, to: &Owner) -> Result<()> {
         self.check_owner()?;
         if [to.uid, to.gid].contains(&u32::MAX) {
@@ -147,8 +147,9 @@ impl Header {
     }
 }
 
-/// Counts kernel memory of the caller's that outlives it (semaphores, messages, keys): none if its
-/// user has a part of 8 of memory. Linux has no such limit, and its users take all.
+/// Counts kernel memory of the caller's user that may outlive the caller (semaphores, messages,
+/// keys). None if the user would have more than an eighth of memory. Linux has no such limit, and
+/// its users can take all memory.
 pub fn charge(bytes: usize) -> Option<Charge> {
     let most = match can(CAP_SYS_RESOURCE) {
         true => usize::MAX,
@@ -159,7 +160,7 @@ pub fn charge(bytes: usize) -> Option<Charge> {
 
 /// An object of a registry.
 pub trait Object {
-    /// Calls `f` with owner and permissions.
+    /// Calls `f` with the owner and permissions.
     fn with_header<T>(&self, f: impl FnOnce(&mut Header) -> T) -> T;
 
     /// Whether the object was removed and nothing uses it any more.
@@ -170,23 +171,23 @@ pub trait Object {
 
 struct Slots<T> {
     objects: Vec<Option<Arc<T>>>,
-    /// The places of the objects that have a key.
+    /// By key, the places of the objects that have one.
     by_key: HashMap<i32, usize>,
     count: usize,
-    /// The places of the objects that no key finds any more, and that exist while somebody uses
-    /// them; it has room for all objects.
+    /// The places of objects that no key finds any more, and that exist as long as they are used.
+    /// It has room for all objects.
     dying: Vec<usize>,
-    /// No place below this is free.
+    /// No place below this one is free.
     free: usize,
     sequence: u16,
-    /// The number that the next object shall have, if that is free (`/proc/sys/kernel/*_next_id`).
+    /// The number for the next object, if it is free (`/proc/sys/kernel/*_next_id`).
     next: Option<usize>,
 }
 
 /// Objects of one kind.
 pub struct Registry<T> {
     slots: Mutex<Slots<T>>,
-    /// How many there can be at a time.
+    /// The maximum number of objects.
     pub most: AtomicUsize,
 }
 
@@ -196,7 +197,7 @@ pub fn now() -> u64 {
 }
 
 impl<T: Object> Registry<T> {
-    /// Without objects; `most` at a time.
+    /// A registry without objects, for at most `most`.
     pub const fn new(most: usize) -> Self {
         Registry {
             slots: Mutex::new(Slots {
@@ -212,21 +213,21 @@ impl<T: Object> Registry<T> {
         }
     }
 
-    /// The number that was asked for for the next object.
+    /// The number requested for the next object.
     pub fn next(&self) -> Option<usize> {
         self.slots.lock().next
     }
 
-    /// Asks for a number for the next object.
+    /// Requests a number for the next object.
     pub fn set_next(&self, number: Option<usize>) {
         self.slots.lock().next = number;
     }
 
-    /// The number of the object with `key`, which `make` makes if `flags` ask for that; `fits`
-    /// checks an object that exists.
+    /// The number of the object with `key`. `make` creates the object if `flags` request that;
+    /// `fits` checks an existing one.
     ///
     /// # Errors
-    /// EEXIST, ENOENT, EACCES, ENOSPC (too many), ENOMEM, and those of `make` and `fits`.
+    /// EEXIST, ENOENT, EACCES, ENOSPC (too many), ENOMEM, and the errors of `make` and `fits`.
     pub fn get(
         &self,
         key: i32,
@@ -255,7 +256,7 @@ impl<T: Object> Registry<T> {
         let mut slots = self.slots.lock();
         let gone = slots.reap_removed();
         let result = if key != PRIVATE && slots.by_key.contains_key(&key) {
-            // Somebody else was quicker.
+            // Another thread created it first.
             Err(Errno::EEXIST)
         } else if slots.count >= self.most.load(Relaxed) {
             Err(Errno::ENOSPC)
@@ -294,7 +295,7 @@ impl<T: Object> Registry<T> {
         }
     }
 
-    /// The object at a place, or of a number, which holds one; and its number.
+    /// The object at a place, or the object whose number contains that place; and its number.
     ///
     /// # Errors
     /// EINVAL.
@@ -310,7 +311,7 @@ impl<T: Object> Registry<T> {
         Ok((object, number))
     }
 
-    /// Takes the object with this number out, unless another was quicker.
+    /// Removes the object with this number, unless another thread did that first.
     pub fn remove(&self, number: i32, object: &Arc<T>) {
         let key = object.with_header(|header| header.key);
         let at = number as usize % PLACES;
@@ -322,8 +323,8 @@ impl<T: Object> Registry<T> {
         drop(gone);
     }
 
-    /// No key finds the object with this number any more, which the caller keeps from being gone;
-    /// its place is free when it is.
+    /// Removes the key of the object with this number, which the caller keeps alive. Its place is
+    /// freed when it is gone.
     pub fn unlink_key(&self, number: i32, object: &T) {
         let key = object.with_header(|header| core::mem::replace(&mut header.key, PRIVATE));
         let mut slots = self.slots.lock();
@@ -331,13 +332,13 @@ impl<T: Object> Registry<T> {
         slots.dying.push(number as usize % PLACES);
     }
 
-    /// Frees the place of an object that is gone since [`Registry::unlink_key`].
+    /// Frees the place of one object that is gone after [`Registry::unlink_key`].
     pub fn reap(&self) {
         let gone = self.slots.lock().reap_removed();
         drop(gone);
     }
 
-    /// How many there are, and the highest place in use.
+    /// The number of objects, and the highest place in use.
     pub fn extent(&self) -> (usize, usize) {
         let slots = self.slots.lock();
         let mut used = slots
@@ -351,7 +352,7 @@ impl<T: Object> Registry<T> {
         (count, last)
     }
 
-    /// The first object that is not gone at a place or after it, and its number.
+    /// The first existing object at a place or after it, and its number.
     pub fn at_or_after(&self, at: usize) -> Option<(usize, Arc<T>)> {
         let slots = self.slots.lock();
         let mut rest = slots.objects.iter().enumerate().skip(at);
@@ -364,7 +365,7 @@ impl<T: Object> Registry<T> {
         Some((number, object))
     }
 
-    /// Calls `f` with each that is not gone. Others run meanwhile.
+    /// Calls `f` with each existing object. Other threads run meanwhile.
     pub fn for_each(&self, mut f: impl FnMut(&T)) {
         let mut at = 0;
         while let Some((number, object)) = self.at_or_after(at) {
@@ -376,7 +377,7 @@ impl<T: Object> Registry<T> {
 }
 
 impl<T: Object> Slots<T> {
-    /// Takes one object out that is no more, so that its place is free.
+    /// Takes out one object that is gone, so that its place is free.
     fn reap_removed(&mut self) -> Option<Arc<T>> {
         let is_gone = |at: &usize| {
             let object = self.objects[*at].as_ref();
@@ -387,7 +388,7 @@ impl<T: Object> Slots<T> {
         self.take(PRIVATE, at)
     }
 
-    /// Where the next object goes, and its sequence: where it was asked for, or the first free
+    /// The sequence number and the place of the next object: those requested, or the first free
     /// place.
     fn place(&mut self) -> Result<(u16, usize)> {
         let (sequence, first) = match self.next.take() {

@@ -22,21 +22,21 @@ use crate::sync::Mutex;
 use crate::task::sched::cond_resched;
 use crate::task::{current, rlimit, user};
 
-/// The most segments (SHMMNI).
+/// The maximum number of segments (SHMMNI).
 const MOST: usize = 4096;
-/// The largest that a new segment may be, in bytes (SHMMAX, `/proc/sys/kernel/shmmax`).
+/// The maximum size of a new segment in bytes (SHMMAX, `/proc/sys/kernel/shmmax`).
 pub static LARGEST: AtomicUsize = AtomicUsize::new(ALL);
-/// The most pages of all segments (SHMALL, `/proc/sys/kernel/shmall`).
+/// The maximum number of pages in all segments (SHMALL, `/proc/sys/kernel/shmall`).
 pub static MOST_PAGES: AtomicUsize = AtomicUsize::new(ALL);
-/// The initial value of both.
+/// The initial value of both limits.
 const ALL: usize = usize::MAX - (1 << 24);
 
 /// Flags in a segment's mode: removed, locked (include/linux/shm.h).
 const SHM_DEST: u32 = 0o1000;
 const SHM_LOCKED: u32 = 0o2000;
-/// shmget(2): pages are promised when they are made.
+/// shmget(2): pages count as committed only when they are allocated.
 const SHM_NORESERVE: u32 = 0o10000;
-/// shmget(2): of huge pages.
+/// shmget(2): use huge pages.
 const SHM_HUGETLB: u32 = 0o4000;
 const _: () = assert!(
     abi::options::SHMGET.is_handled_by(&[
@@ -50,20 +50,20 @@ const _: () = assert!(
 /// All segments.
 pub static SEGMENTS: Registry<Segment> = Registry::new(MOST);
 
-/// The pages of a segment, kept by it until it is removed.
+/// The pages of a segment; the segment holds them until it is removed.
 enum Pages {
     Kept(Arc<SharedPages>),
     Removed(Weak<SharedPages>),
 }
 
-/// Pages of all segments, as large as they may become.
+/// The number of pages in all segments, each counted with its full size.
 static PAGES: AtomicUsize = AtomicUsize::new(0);
 
-/// The part of `PAGES` that a segment takes up.
+/// The part of `PAGES` that a segment takes.
 struct Charge(usize);
 
 impl Charge {
-    /// ENOSPC where there would be too many.
+    /// ENOSPC if there would be too many.
     fn take(pages: usize) -> Result<Self> {
         let most = MOST_PAGES.load(Relaxed);
         let fits = |held: usize| held.checked_add(pages).filter(|&sum| sum <= most);
@@ -80,7 +80,7 @@ impl Drop for Charge {
 
 /// A segment.
 pub struct Segment {
-    /// Bytes.
+    /// The size in bytes.
     pub size: usize,
     _charge: Charge,
     creator: i32,
@@ -93,27 +93,27 @@ struct State {
     times: Times,
     last_user: i32,
     attachments: Attachments,
-    /// Counted while the segment is locked.
+    /// Present while the segment is locked.
     locked: Option<user::Charge>,
 }
 
-/// The attachments of a segment, each in a place that it keeps until it goes: so they can be
-/// counted in portions. There may be as many as all processes have VMAs.
+/// The attachments of a segment. Each keeps its place as long as it exists, so they can be counted
+/// in portions: there may be as many as there are VMAs in all processes.
 struct Attachments {
     places: Vec<Place>,
-    /// The free place that is taken next; [`NOWHERE`] where there is none.
+    /// The head of the list of free places; [`NOWHERE`] if there are none.
     free: usize,
 }
 
 enum Place {
     Taken(Weak<Attachment>),
-    /// With the free place that comes after it.
+    /// A free place, and the next free one.
     Free(usize),
 }
 
 /// No place.
 const NOWHERE: usize = usize::MAX;
-/// How many attachments are counted with the segment locked.
+/// The number of attachments counted in one go with the segment locked.
 const PORTION: usize = 256;
 
 impl Attachments {
@@ -124,7 +124,7 @@ impl Attachments {
         }
     }
 
-    /// Puts one into a place, which it learns. ENOMEM.
+    /// Puts an attachment into a place, and stores that place in it. ENOMEM.
     fn add(&mut self, attachment: &mut Arc<Attachment>) -> Result<()> {
         if self.free == NOWHERE {
             self.places.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
@@ -140,13 +140,13 @@ impl Attachments {
         Ok(())
     }
 
-    /// Frees a place; returns what was in it.
+    /// Frees a place; returns its former content.
     fn leave(&mut self, place: usize) -> Place {
         let free = Place::Free(mem::replace(&mut self.free, place));
         mem::replace(&mut self.places[place], free)
     }
 
-    /// How many VMAs have those in a portion, if there is such a portion.
+    /// The number of VMAs of the attachments in a portion; None if there is no such portion.
     fn count(&self, portion: usize) -> Option<usize> {
         let vmas = |place: &Place| match place {
             Place::Taken(attachment) => attachment.strong_count(),
@@ -157,12 +157,12 @@ impl Attachments {
     }
 }
 
-/// The mapping of one shmat(2): the VMAs that it was cut into or that fork(2) copied have the same
-/// one, by which shmdt(2) knows them.
+/// The mapping made by one shmat(2). The VMAs that it was split into, or that fork(2) copied, share
+/// it, and shmdt(2) finds them by it.
 pub struct Attachment {
     segment: Arc<Segment>,
     pages: Arc<SharedPages>,
-    /// Where it is among the segment's.
+    /// Its index among the segment's attachments.
     place: usize,
 }
 
@@ -209,7 +209,7 @@ impl PageSource for Attachment {
     }
 }
 
-/// When a segment was attached, detached and changed, in seconds since 1970.
+/// When a segment was last attached, detached and changed, in seconds since 1970.
 #[derive(Clone, Copy, Default)]
 pub struct Times {
     /// Attached last.
@@ -234,7 +234,7 @@ impl Object for Segment {
 /// The number of the segment with `key`; see [`Registry::get`].
 ///
 /// # Errors
-/// EINVAL (too small or too large), ENOMEM (of huge pages, of which none are set aside), and those
+/// EINVAL (too small or too large), ENOMEM (huge pages, of which none are reserved), and the errors
 /// of [`Registry::get`].
 pub fn get(key: i32, size: usize, flags: u32) -> Result<usize> {
     let make = |header: Header| {
@@ -276,7 +276,7 @@ pub fn get(key: i32, size: usize, flags: u32) -> Result<usize> {
     SEGMENTS.get(key, flags, make, fits)
 }
 
-/// The attachment that `source` is.
+/// The attachment that `source` is, if it is one.
 pub fn of(source: &Arc<dyn PageSource>) -> Option<Arc<Attachment>> {
     let source: Arc<dyn Any + Send + Sync> = source.clone();
     source.downcast().ok()
@@ -290,12 +290,12 @@ impl Attachment {
 }
 
 impl Segment {
-    /// The mapping of one call of shmat(2).
+    /// The mapping for one call of shmat(2).
     ///
     /// # Errors
-    /// EIDRM: it is no more. ENOMEM.
+    /// EIDRM: the segment is gone. ENOMEM.
     pub fn attach(self: &Arc<Self>) -> Result<Arc<Attachment>> {
-        // Before the guard of what follows: this may be the last count of the pages.
+        // This is taken before the lock below, because dropping it may free the pages.
         let pages = match &self.state.lock().pages {
             Pages::Kept(pages) => pages.clone(),
             Pages::Removed(pages) => pages.upgrade().ok_or(Errno::EIDRM)?,
@@ -309,12 +309,12 @@ impl Segment {
         Ok(attachment)
     }
 
-    /// Whether the segment was removed, and exists as long as it is attached.
+    /// Whether the segment was removed, and exists only as long as it is attached.
     pub fn is_removed(&self) -> bool {
         matches!(self.state.lock().pages, Pages::Removed(_))
     }
 
-    /// How many VMAs it is attached in. Others run meanwhile.
+    /// The number of VMAs that it is attached in. Other threads run meanwhile.
     pub fn attached(&self) -> usize {
         let count = |portion| {
             cond_resched();
@@ -323,7 +323,7 @@ impl Segment {
         (0..).map_while(count).sum()
     }
 
-    /// The caller attached it, or (`false`) detached it.
+    /// Records that the caller attached it, or (`false`) detached it.
     pub fn used(&self, attached: bool) {
         let mut state = self.state.lock();
         state.last_user = current().process_id();
@@ -334,8 +334,8 @@ impl Segment {
         }
     }
 
-    /// The result of shmctl(2): owner and permissions, times, the maker's and the last user's
-    /// numbers.
+    /// The result of shmctl(2): owner and permissions, times, and the process IDs of the creator
+    /// and the last user.
     pub fn status(&self) -> (Header, Times, [i32; 2]) {
         let state = self.state.lock();
         (state.header, state.times, [self.creator, state.last_user])
@@ -349,10 +349,10 @@ impl Segment {
         Ok(())
     }
 
-    /// SHM_LOCK: counted and reported alone, as nothing is ever paged out.
+    /// SHM_LOCK: this only counts and reports the pages, since nothing is ever paged out.
     ///
     /// # Errors
-    /// EPERM; ENOMEM beyond RLIMIT_MEMLOCK, which is that of all the user's segments.
+    /// EPERM; ENOMEM beyond RLIMIT_MEMLOCK, which limits all segments of the user together.
     pub fn lock(&self) -> Result<()> {
         let mut state = self.state.lock();
         let limit = match state.header.check_lock()? {
@@ -386,8 +386,8 @@ impl Segment {
     }
 }
 
-/// Removes a segment of the caller: no key finds it any more, and its memory goes when nobody has
-/// it attached.
+/// Removes a segment: no key finds it any more, and its memory is freed when nobody has it
+/// attached. The caller must own it.
 ///
 /// # Errors
 /// EPERM.

@@ -8,7 +8,7 @@ use crate::put;
 use crate::task::{clock, current, sched};
 use alloc::sync::Arc;
 
-/// Writes the line of the next key that the reader may see; places are numbers of keys.
+/// Writes the line of the next key that the reader may see; places are key numbers.
 pub fn keys(place: u64, text: &mut Text) -> Result<Option<u64>> {
     let rings = super::rings(&current());
     let mut from = place as i32;
@@ -26,8 +26,7 @@ pub fn keys(place: u64, text: &mut Text) -> Result<Option<u64>> {
 }
 
 impl Key {
-    /// Its number, state, holders, time, permissions, owner, kind and description, and how much is
-    /// in it.
+    /// Its number, state, references, time, permissions, owner, kind, description and size.
     fn list(self: &Arc<Self>, text: &mut Text) {
         let state = self.state.lock();
         let flag = |is: bool, letter: char| if is { letter } else { '-' };
@@ -53,7 +52,7 @@ impl Key {
     }
 }
 
-/// How long it is until a time in ns of CLOCK_MONOTONIC, in the largest unit; 0: it never comes.
+/// Writes the time until `time`, in ns of CLOCK_MONOTONIC, in the largest unit; 0 means never.
 fn put_time(time: u64, text: &mut Text) {
     const UNITS: [(u64, char); 5] = [
         (604_800, 'w'),
@@ -71,7 +70,7 @@ fn put_time(time: u64, text: &mut Text) {
     }
 }
 
-/// Writes the line of the next user: how many keys and bytes it has, and the limits of both.
+/// Writes the line of the next user: the number of keys and bytes, with their limits.
 pub fn users(place: u64, text: &mut Text) -> Result<Option<u64>> {
     let Ok(from) = u32::try_from(place) else {
         return Ok(None);

@@ -28,11 +28,11 @@ pub mod right {
     pub const SEARCH: u32 = 8;
     pub const LINK: u32 = 16;
     pub const SET_ATTRIBUTES: u32 = 32;
-    /// All of them.
+    /// All rights.
     pub const ALL: u32 = 63;
 }
 
-/// Where a class's rights are in a key's permissions.
+/// The shift of a class's rights in a key's permissions.
 const POSSESSOR: u32 = 24;
 const USER: u32 = 16;
 const GROUP: u32 = 8;
@@ -40,27 +40,27 @@ const GROUP: u32 = 8;
 const NOBODY: u32 = 65534;
 /// The lifetime of a negative key.
 const NEGATIVE_SECONDS: u32 = 60;
-/// What a link counts (KEYQUOTA_LINK_BYTES).
+/// The quota that a link takes (KEYQUOTA_LINK_BYTES).
 const LINK_BYTES: usize = 4;
-/// Limits of a user's keys, in number and in bytes; and root's.
+/// The limits of a user's keys in number and bytes; and those of root.
 const QUOTA: (usize, usize) = (200, 20_000);
 const ROOT_QUOTA: (usize, usize) = (1_000_000, 25_000_000);
 
 /// The kind of a key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
-    /// A ring of keys. The first: so keyrings are before other keys in a keyring.
+    /// A keyring. It is the first kind, so that keyrings come before other keys in a keyring.
     Keyring,
     /// Bytes.
     User,
     /// Bytes that no program can read back.
     Logon,
-    /// Many bytes.
+    /// A payload that may be large.
     Big,
 }
 
 impl Kind {
-    /// The kind of that name, if there is one.
+    /// The kind with this name, if there is one.
     pub fn of(name: &[u8]) -> Option<Kind> {
         [Kind::Keyring, Kind::User, Kind::Logon, Kind::Big]
             .into_iter()
@@ -77,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// EINVAL unless a key of this kind may have that description and content.
+    /// EINVAL unless a key of this kind may have this description and payload.
     fn check(self, description: &[u8], payload: &[u8]) -> Result<()> {
         let fits = match self {
             Kind::Keyring => payload.is_empty(),
@@ -95,8 +95,8 @@ impl Kind {
         }
     }
 
-    /// How much a content of `len` bytes counts: Linux keeps a large one where it can be swapped
-    /// out.
+    /// The quota that a payload of `len` bytes takes: Linux keeps a large one in memory that can be
+    /// swapped out.
     fn quota(self, len: usize) -> usize {
         match self {
             Kind::Big => 16,
@@ -104,7 +104,7 @@ impl Kind {
         }
     }
 
-    /// Counts the memory of a content of `len` bytes, where the quota does not.
+    /// Counts the memory of a payload of `len` bytes, if the quota does not.
     ///
     /// # Errors
     /// EDQUOT.
@@ -115,7 +115,7 @@ impl Kind {
         }
     }
 
-    /// The permissions of a new key: the possessor's, and the user's.
+    /// The permissions of a new key, for the possessor and the user.
     fn permissions(self) -> u32 {
         let unreadable = if self == Kind::Logon { right::READ } else { 0 };
         (right::ALL & !unreadable) << POSSESSOR | right::VIEW << USER
@@ -131,18 +131,18 @@ struct State {
     negative: bool,
     /// When it expires, in ns of CLOCK_MONOTONIC; 0 for never.
     expires: u64,
-    /// The user whose quota it counts for, and the bytes of it.
+    /// The user whose quota it counts against, and the bytes that it takes.
     payer: u32,
     counted: usize,
     payload: Vec<u8>,
     /// The memory of a large payload.
     held: Option<user::Charge>,
-    /// By kind and description, of which a keyring has one key.
+    /// Ordered by kind and description; a keyring has at most one key of each.
     links: Vec<Arc<Key>>,
 }
 
 impl State {
-    /// Lets it count `bytes`. EDQUOT.
+    /// Raises its quota use to `bytes`. EDQUOT.
     fn count(&mut self, bytes: usize) -> Result<()> {
         match bytes.checked_sub(self.counted) {
             Some(more) => charge(self.payer, 0, more, false)?,
@@ -152,13 +152,13 @@ impl State {
         Ok(())
     }
 
-    /// Lets it count less.
+    /// Lowers its quota use to `bytes`.
     fn count_less(&mut self, bytes: usize) {
         uncharge(self.payer, 0, bytes);
         self.counted -= bytes;
     }
 
-    /// Where a key is among the links, or would be.
+    /// The index of a key among the links, or where it would be.
     fn find(&self, kind: Kind, description: &[u8]) -> core::result::Result<usize, usize> {
         let order = |key: &Arc<Key>| (key.kind, &key.description[..]).cmp(&(kind, description));
         self.links.binary_search_by(order)
@@ -170,7 +170,7 @@ impl State {
         at.is_ok_and(|at| core::ptr::eq(&*self.links[at], key))
     }
 
-    /// The keyrings that it links.
+    /// The keyrings that it links to.
     fn rings(&self) -> &[Arc<Key>] {
         let end = self.links.partition_point(|key| key.kind == Kind::Keyring);
         &self.links[..end]
@@ -183,7 +183,7 @@ pub struct Key {
     pub serial: i32,
     /// The type of the key.
     pub kind: Kind,
-    /// The description that it is found by.
+    /// The description by which it is found.
     pub description: Vec<u8>,
     mark: Mark,
     state: Mutex<State>,
@@ -191,14 +191,15 @@ pub struct Key {
 
 type Keys = BTreeMap<i32, Weak<Key>>;
 
-/// Held while a keyring is linked: two at once could make a circle (keyring_serialise_link_lock).
+/// Held while a keyring is linked: two links made at once could form a cycle
+/// (keyring_serialise_link_lock).
 static LINKING: SleepMutex<()> = SleepMutex::new(());
 
 /// All keys by number.
 static KEYS: Mutex<Keys> = Mutex::new(BTreeMap::new());
-/// Keys and bytes by user.
+/// The number of keys and bytes, by user.
 static USED: Mutex<BTreeMap<u32, (usize, usize)>> = Mutex::new(BTreeMap::new());
-/// The keyring and the session keyring of each user that asked for them.
+/// The user keyring and the user session keyring of each user that has requested them.
 static USERS: Mutex<BTreeMap<u32, [Arc<Key>; 2]>> = Mutex::new(BTreeMap::new());
 
 impl Drop for Key {
@@ -218,7 +219,7 @@ fn uncharge(user: u32, keys: usize, bytes: usize) {
     }
 }
 
-/// A copy, for which there must be memory.
+/// Copies a list; fails if there is no memory.
 fn copy<T: Clone>(list: &[T]) -> Result<Vec<T>> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(list.len())
@@ -227,7 +228,7 @@ fn copy<T: Clone>(list: &[T]) -> Result<Vec<T>> {
     Ok(copy)
 }
 
-/// Counts keys and bytes for a user, `beyond` the quota, too.
+/// Charges keys and bytes to a user; if `beyond`, even above the quota.
 ///
 /// # Errors
 /// EDQUOT.
@@ -243,7 +244,7 @@ fn charge(user: u32, keys: usize, bytes: usize, beyond: bool) -> Result<()> {
     Ok(())
 }
 
-/// The keyrings that a thread has, and searches in this order.
+/// The keyrings of a thread, in the order in which they are searched.
 pub fn rings(thread: &Thread) -> Vec<Arc<Key>> {
     let own = [
         thread.keyring.lock().clone(),
@@ -254,17 +255,18 @@ pub fn rings(thread: &Thread) -> Vec<Arc<Key>> {
     own.into_iter().chain([session]).flatten().collect()
 }
 
-/// The first key whose number is `from` or higher; `None` in place of a key that is about to go.
+/// The first key whose number is at least `from`; `None` in place of a key that is about to be
+/// freed.
 fn after(from: i32) -> Option<(i32, Option<Arc<Key>>)> {
     let keys = KEYS.lock();
     let (&serial, key) = keys.range(from..).next()?;
     Some((serial, key.upgrade()))
 }
 
-/// A key as the caller has reached it (Linux's `key_ref_t`).
+/// A key, and how the caller has reached it (Linux's `key_ref_t`).
 pub struct KeyRef {
     key: Arc<Key>,
-    /// Whether the caller has the possessor's rights to it.
+    /// Whether the caller has the possessor's rights.
     pub possessed: bool,
 }
 
@@ -277,7 +279,7 @@ impl Deref for KeyRef {
 }
 
 impl KeyRef {
-    /// A key that is the caller's, or is reached from a keyring that it possesses.
+    /// A key that the caller owns, or has reached from a keyring that it possesses.
     pub fn possessed(key: Arc<Key>) -> Self {
         KeyRef {
             key,
@@ -285,13 +287,14 @@ impl KeyRef {
         }
     }
 
-    /// A key of which the caller knows the number, and has `rings`. EINTR, ENOMEM.
+    /// A key that the caller has found by number; it possesses the key if `rings` lead to it.
+    /// EINTR, ENOMEM.
     pub fn known(key: Arc<Key>, rings: &[Arc<Key>]) -> Result<Self> {
         let possessed = walk::possesses(rings, &key)?;
         Ok(KeyRef { key, possessed })
     }
 
-    /// A key that this keyring links: who possesses the one possesses the other.
+    /// A key that this keyring links to: the caller possesses it if it possesses the keyring.
     pub fn possess(&self, key: Arc<Key>) -> Self {
         KeyRef {
             key,
@@ -304,7 +307,7 @@ impl KeyRef {
         self.key
     }
 
-    /// EACCES unless the caller may do all of `rights`.
+    /// EACCES unless the caller has all of `rights`.
     pub fn check(&self, rights: u32) -> Result<()> {
         if self.grants(self.possessed) & rights == rights {
             Ok(())
@@ -313,15 +316,15 @@ impl KeyRef {
         }
     }
 
-    /// Searches the keyring and the keyrings in it, which the caller must have the right to.
+    /// Searches the keyring and the keyrings in it; the caller needs the right to search them.
     ///
     /// # Errors
-    /// EAGAIN: no key is found. EACCES: it must not be searched. The error of a key that is found
-    /// but cannot be used.
+    /// EAGAIN: no key is found. EACCES: the keyring may not be searched. The error of a key that is
+    /// found but cannot be used.
     pub fn search(&self, kind: Kind, description: &[u8]) -> Result<Arc<Key>> {
         let mut why = Errno::EAGAIN;
         self.check(right::SEARCH)?;
-        // The keys of a possessed keyring are possessed.
+        // The keys in a possessed keyring are possessed.
         let is_open = |key: &Key| key.grants(self.possessed) & right::SEARCH != 0;
         let mut walk = Walk::from(slice::from_ref(&self.key))?;
         while let Some(ring) = walk.next()? {
@@ -343,7 +346,7 @@ impl KeyRef {
 }
 
 impl Key {
-    /// A key that nothing links yet.
+    /// Creates a key that nothing links to yet.
     ///
     /// # Errors
     /// EINVAL, EDQUOT, ENOMEM.
@@ -353,7 +356,7 @@ impl Key {
         Self::of_user(kind, description, payload, owner, kind.permissions(), false)
     }
 
-    /// A negative key: stands for a while for a requested key that was not found.
+    /// Creates a negative key, which stands for a while for a requested key that was not found.
     ///
     /// # Errors
     /// EDQUOT, ENOMEM.
@@ -377,7 +380,7 @@ impl Key {
         let held = kind.hold(payload.len())?;
         let counted = description.len() + 1 + kind.quota(payload.len());
         charge(owner.0, 1, counted, beyond)?;
-        // A failure here gives the charge back.
+        // On failure the charge is given back.
         let mut key = try_arc(Key {
             serial: 0,
             kind,
@@ -410,7 +413,7 @@ impl Key {
         Ok(key)
     }
 
-    /// Takes its number away from it.
+    /// Removes its entry from `keys`.
     fn leave(&self, keys: &mut Keys) {
         let known = keys.get(&self.serial);
         if known.is_some_and(|key| core::ptr::eq(key.as_ptr(), self)) {
@@ -418,7 +421,8 @@ impl Key {
         }
     }
 
-    /// Where nobody else has `key`, makes sure that nobody finds it any more; whether it is so.
+    /// If nobody else references `key`, removes its entry, so that nobody finds it any more.
+    /// Returns whether that is so.
     fn retire(key: &Arc<Key>) -> bool {
         let mut keys = KEYS.lock();
         let sole = Arc::strong_count(key) == 1;
@@ -428,8 +432,8 @@ impl Key {
         sole
     }
 
-    /// A keyring; anyone of the user may also do `shared` with it. `beyond`: whatever else the
-    /// user has (KEY_ALLOC_QUOTA_OVERRUN).
+    /// Creates a keyring. Its user also has the rights `shared`. `beyond`: it is created whatever
+    /// the user's quota is (KEY_ALLOC_QUOTA_OVERRUN).
     pub fn ring(description: &[u8], shared: u32, beyond: bool) -> Result<Arc<Key>> {
         let owner = current().with_credentials(|who| (who.uid, who.gid));
         let permissions = right::ALL << POSSESSOR | (right::VIEW | shared) << USER;
@@ -443,7 +447,7 @@ impl Key {
         )
     }
 
-    /// The keyring (0) or the session keyring (1) of the caller's user.
+    /// The user keyring (0) or the user session keyring (1) of the caller's user.
     pub fn of_current_user(which: usize) -> Result<Arc<Key>> {
         let (uid, gid) = (current().with_credentials(|who| who.uid), NOBODY);
         if let Some(rings) = USERS.lock().get(&uid) {
@@ -469,7 +473,7 @@ impl Key {
             state.count(counted)?;
             state.links.push(rings[0].clone());
         }
-        // Where another thread was quicker, these go without the lock.
+        // If another thread created them first, these are dropped without the lock.
         let known = {
             let mut users = USERS.lock();
             users.entry(uid).or_insert_with(|| rings.clone())[which].clone()
@@ -477,7 +481,7 @@ impl Key {
         Ok(known)
     }
 
-    /// The key of a number.
+    /// The key with this number.
     ///
     /// # Errors
     /// ENOKEY.
@@ -486,7 +490,7 @@ impl Key {
         found.ok_or(Errno::ENOKEY)
     }
 
-    /// The keyring of a name that the caller's user may search.
+    /// The keyring with this name, if the caller's user may search it.
     pub fn named(name: &[u8]) -> Option<Arc<Key>> {
         let mut from = 0;
         while let Some((serial, key)) = after(from) {
@@ -503,7 +507,7 @@ impl Key {
         None
     }
 
-    /// The caller's rights, whether it possesses the key or not.
+    /// The caller's rights, depending on whether it possesses the key.
     fn grants(&self, possessed: bool) -> u32 {
         let state = self.state.lock();
         let class = current().with_credentials(|who| {
@@ -551,27 +555,27 @@ impl Key {
         }
     }
 
-    /// The keyrings that it links.
+    /// The keyrings that it links to.
     fn rings(&self) -> Result<Vec<Arc<Key>>> {
         copy(self.state.lock().rings())
     }
 
-    /// Whether it links `key`.
+    /// Whether it links to `key`.
     fn has_link(&self, key: &Key) -> bool {
         self.state.lock().has_link(key)
     }
 
-    /// The key of that kind and description that it links.
+    /// The key of this kind and description that it links to.
     pub fn linked(&self, kind: Kind, description: &[u8]) -> Option<Arc<Key>> {
         let state = self.state.lock();
         let at = state.find(kind, description).ok()?;
         Some(state.links[at].clone())
     }
 
-    /// Links `key`, in place of one of its kind and description.
+    /// Adds a link to `key`; replaces one with the same kind and description.
     ///
     /// # Errors
-    /// EDEADLK (a ring would lie in itself), ELOOP (too deep), EDQUOT, EINTR, ENOMEM.
+    /// EDEADLK (a keyring would contain itself), ELOOP (nested too deeply), EDQUOT, EINTR, ENOMEM.
     pub fn link(self: &Arc<Self>, key: Arc<Key>) -> Result<()> {
         let mut _linking = None;
         if key.kind == Kind::Keyring {
@@ -597,7 +601,7 @@ impl Key {
         Ok(())
     }
 
-    /// Takes the link to `key`, or to another key of its kind and description, away.
+    /// Removes the link to `key`, or to another key of its kind and description.
     ///
     /// # Errors
     /// ENOENT.
@@ -611,7 +615,7 @@ impl Key {
         Ok(())
     }
 
-    /// Takes all links away.
+    /// Removes all links.
     pub fn clear(&self) {
         let mut state = self.state.lock();
         let gone = mem::take(&mut state.links);
@@ -620,7 +624,7 @@ impl Key {
         drop(gone);
     }
 
-    /// Gives it another content.
+    /// Replaces the payload.
     pub fn update(&self, payload: Vec<u8>) -> Result<()> {
         if self.kind == Kind::Keyring {
             return Err(Errno::EOPNOTSUPP);
@@ -639,7 +643,7 @@ impl Key {
         Ok(())
     }
 
-    /// The content: bytes, or the numbers of the keys that a keyring links.
+    /// The payload: bytes, or the numbers of the keys that a keyring links to.
     pub fn read(&self) -> Result<Vec<u8>> {
         let state = self.state.lock();
         match self.kind {
@@ -655,7 +659,7 @@ impl Key {
         }
     }
 
-    /// Makes it of no use for ever; what it had no longer counts.
+    /// Makes the key permanently unusable; its payload no longer counts against the quota.
     pub fn revoke(&self) {
         let mut state = self.state.lock();
         state.revoked = true;
@@ -670,7 +674,7 @@ impl Key {
         drop(gone);
     }
 
-    /// Lets it expire after some seconds; 0: never.
+    /// Sets the time until it expires, in seconds; 0 means never.
     pub fn set_timeout(&self, seconds: u32) {
         let span = u64::from(seconds) * clock::SECOND;
         let expires = if span == 0 {
@@ -698,7 +702,8 @@ impl Key {
         Ok(())
     }
 
-    /// Changes the owner, for whom it counts then, and the group; `None` changes nothing.
+    /// Changes the owner, whose quota it then counts against, and the group; `None` changes
+    /// nothing.
     ///
     /// # Errors
     /// EACCES, EDQUOT.
@@ -721,7 +726,7 @@ impl Key {
         Ok(())
     }
 
-    /// Kind, owner, permissions and description, as KEYCTL_DESCRIBE returns them.
+    /// The kind, owner, permissions and description, as KEYCTL_DESCRIBE returns them.
     ///
     /// # Errors
     /// ENOMEM.

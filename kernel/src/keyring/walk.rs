@@ -10,13 +10,13 @@ use crate::errno::{Errno, Result};
 use crate::sync::{SleepMutex, SleepMutexGuard};
 use crate::task::{current, sched};
 
-/// How deep keyrings may lie in each other (Linux's KEYRING_SEARCH_MAX_DEPTH).
+/// The maximum depth of nested keyrings (Linux's KEYRING_SEARCH_MAX_DEPTH).
 const DEEPEST: usize = 6;
 
-/// The result of the last walk for a key.
+/// What the last walk that visited a key found.
 #[derive(Default)]
 pub(super) struct Mark {
-    /// The number of the walk that left this result.
+    /// The number of that walk.
     walk: AtomicU64,
     depth: AtomicUsize,
 }
@@ -24,19 +24,19 @@ pub(super) struct Mark {
 /// Counts walks.
 static WALKS: SleepMutex<u64> = SleepMutex::new(0);
 
-/// A walk through keyrings in breadth-first order: those with fewer others in between come first.
+/// A walk through keyrings in breadth-first order.
 pub(super) struct Walk {
     number: SleepMutexGuard<'static, u64>,
     found: Vec<Arc<Key>>,
-    /// From where on `found` was not looked at.
+    /// The index from which `found` was not visited yet.
     next: usize,
-    /// The index where the keys of the next depth begin, and the depth of those before.
+    /// The index in `found` at which the next depth begins, and the current depth.
     deeper: usize,
     depth: usize,
 }
 
 impl Walk {
-    /// Begins at `start`.
+    /// Starts a walk at the keyrings `start`.
     ///
     /// # Errors
     /// EINTR: the caller is killed. ENOMEM.
@@ -63,7 +63,7 @@ impl Walk {
         Ok(())
     }
 
-    /// The next keyring.
+    /// The next key.
     ///
     /// # Errors
     /// EINTR: the caller is killed.
@@ -78,7 +78,8 @@ impl Walk {
         Ok(key)
     }
 
-    /// Goes on below `ring`, which was met last, unless that is too deep; whether it does.
+    /// Adds the keyrings in `ring`, which was returned last, unless they are too deep; returns
+    /// whether it did.
     pub fn descend(&mut self, ring: &Key) -> Result<bool> {
         if self.depth >= DEEPEST {
             return Ok(false);
@@ -89,7 +90,7 @@ impl Walk {
     }
 }
 
-/// Whether `rings` lead to `key`, for whomever.
+/// Whether `rings` lead to `key`, whatever the permissions are.
 pub(super) fn leads_to(rings: &[Arc<Key>], key: &Key) -> Result<bool> {
     let mut walk = Walk::from(rings)?;
     while let Some(met) = walk.next()? {
@@ -100,8 +101,8 @@ pub(super) fn leads_to(rings: &[Arc<Key>], key: &Key) -> Result<bool> {
     Ok(false)
 }
 
-/// Whether a caller that has `rings` possesses `key`: it may search the keyrings on some way there,
-/// and search for the key.
+/// Whether a caller with the keyrings `rings` possesses `key`: it may search the keyrings on some
+/// path to the key, and the key itself.
 pub(super) fn possesses(rings: &[Arc<Key>], key: &Key) -> Result<bool> {
     let is_open = |key: &Key| key.grants(true) & right::SEARCH != 0;
     if !is_open(key) {
@@ -119,18 +120,18 @@ pub(super) fn possesses(rings: &[Arc<Key>], key: &Key) -> Result<bool> {
     Ok(false)
 }
 
-/// Whether a keyring may have a link to `ring`.
+/// Whether a keyring may link to `ring`.
 ///
 /// # Errors
-/// ELOOP: keyrings would lie in each other too deep. EINTR, ENOMEM.
+/// ELOOP: keyrings would be nested too deeply. EINTR, ENOMEM.
 pub(super) fn check_depth(ring: &Key) -> Result<()> {
     let mut number = WALKS.lock_killable()?;
     *number += 1;
     depth(ring, *number, 0).map(drop)
 }
 
-/// How many keyrings lie in each other below `ring`, which lies in `above`: together no more than
-/// may.
+/// The depth of the keyrings nested below `ring`, which is itself at the depth `above`. Fails if
+/// the sum exceeds the maximum.
 fn depth(ring: &Key, walk: u64, above: usize) -> Result<usize> {
     pause()?;
     let mut deepest = 0;
@@ -149,7 +150,7 @@ fn depth(ring: &Key, walk: u64, above: usize) -> Result<usize> {
     Ok(deepest)
 }
 
-/// Lets others run; EINTR if the thread is killed.
+/// Lets other threads run; EINTR if the thread is killed.
 fn pause() -> Result<()> {
     sched::cond_resched();
     if current().must_die() {
@@ -158,11 +159,11 @@ fn pause() -> Result<()> {
     Ok(())
 }
 
-/// Drops `key` and the keys that only it links, one after the other: a chain of keyrings may be
+/// Drops `key` and the keys that only it links to, iteratively, since a chain of keyrings may be
 /// long.
 pub(super) fn put_tree(key: Arc<Key>) {
-    // A keyring that is being dropped stores, in place of a removed link, the keyring to go on with
-    // after it.
+    // A keyring that is being dropped stores, in place of a removed link, the keyring to continue
+    // with after it.
     let mut waiting: Option<Arc<Key>> = None;
     let mut next = Some(key);
     while let Some(key) = next {

@@ -19,11 +19,11 @@ use crate::task::user::Charge;
 use crate::task::{Thread, current};
 use waiting::{Receivers, Senders, Sending};
 
-/// The most queues (MSGMNI).
+/// The maximum number of queues (MSGMNI).
 const MOST: usize = 32000;
-/// Bytes of the longest message (`msgmax`).
+/// The maximum size of a message in bytes (`msgmax`).
 pub static LONGEST: AtomicUsize = AtomicUsize::new(8192);
-/// Bytes that a queue holds at first (`msgmnb`).
+/// The initial capacity of a queue in bytes (`msgmnb`).
 pub static CAPACITY: AtomicUsize = AtomicUsize::new(16384);
 
 /// All queues.
@@ -31,7 +31,7 @@ pub static QUEUES: Registry<Queue> = Registry::new(MOST);
 
 /// A message.
 pub struct Message {
-    /// Its type, above 0.
+    /// Its type, which is above 0.
     pub kind: i64,
     /// Its bytes.
     pub data: Vec<u8>,
@@ -39,10 +39,10 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message of the caller's.
+    /// Creates a message for the caller.
     ///
     /// # Errors
-    /// ENOMEM: its user has too many.
+    /// ENOMEM: the user has too many.
     pub fn new(kind: i64, data: Vec<u8>) -> Result<Self> {
         let charge = registry::charge(size_of::<Self>() + data.len()).ok_or(Errno::ENOMEM)?;
         Ok(Message {
@@ -53,23 +53,23 @@ impl Message {
     }
 }
 
-/// The message that a receiver wants.
+/// Which message a receiver wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wanted {
-    /// The first.
+    /// The first one.
     Any,
-    /// The first of a type.
+    /// The first of this type.
     Kind(i64),
-    /// The first of another type.
+    /// The first of any other type.
     Except(i64),
-    /// The first of the lowest type up to this.
+    /// The first of the lowest type up to this one.
     Lowest(i64),
-    /// The one at a place, which stays.
+    /// A copy of the message at this index, which stays in the queue.
     CopyOf(usize),
 }
 
 impl Wanted {
-    /// Whether a new message of a type is what is wanted.
+    /// Whether a new message of a type is wanted.
     fn takes(self, kind: i64) -> bool {
         match self {
             Wanted::Kind(wanted) => kind == wanted,
@@ -98,15 +98,16 @@ struct State {
 /// The result of msgctl(IPC_STAT) for a queue.
 #[derive(Clone, Copy, Default)]
 pub struct Status {
-    /// When something was sent, received, and changed last, in seconds since 1970.
+    /// When a message was last sent, when one was last received, and when the queue was last
+    /// changed, in seconds since 1970.
     pub times: [u64; 3],
-    /// Bytes in all messages.
+    /// The size of all messages in bytes.
     pub bytes: usize,
-    /// Messages.
+    /// The number of messages.
     pub count: usize,
-    /// Bytes that it may hold.
+    /// The maximum size of all messages.
     pub capacity: usize,
-    /// The last sender and the last receiver.
+    /// The process IDs of the last sender and the last receiver.
     pub users: [i32; 2],
 }
 
@@ -139,7 +140,7 @@ pub fn get(key: i32, flags: u32) -> Result<usize> {
     QUEUES.get(key, flags, make, |_| Ok(()))
 }
 
-/// Removes a queue of the caller and all that it holds; waiters get EIDRM.
+/// Removes a queue, which the caller must own, with its messages; waiting threads get EIDRM.
 ///
 /// # Errors
 /// EPERM, EIDRM.
@@ -175,13 +176,13 @@ pub fn remove(number: i32, queue: &Arc<Queue>) -> Result<()> {
 }
 
 impl Queue {
-    /// Owner and permissions, and the rest of what msgctl(2) returns.
+    /// The owner and permissions, and the rest of what msgctl(2) returns.
     pub fn status(&self) -> (Header, Status) {
         let state = self.state.lock();
         (state.header, state.status)
     }
 
-    /// Changes owner, permissions and how many bytes it may hold. EINVAL.
+    /// Changes the owner, the permissions and the capacity. EINVAL.
     pub fn change(&self, to: &Owner, capacity: usize) -> Result<()> {
         let mut state = self.state.lock();
         state.header.change(to)?;
@@ -192,7 +193,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Ends the waits of those who may not receive any more.
+    /// Ends the waits of receivers that have lost the permission to read.
     fn shut_out(&self) {
         let mut settled = Settled::default();
         let mut from = Some(waiting::FIRST);
@@ -214,7 +215,7 @@ impl Queue {
         }
     }
 
-    /// Lets those send who wait and for whom there is room now.
+    /// Completes the waiting sends for which there is room now.
     fn go_on<'a>(&'a self, mut state: MutexGuard<'a, State>) {
         let mut settled = Settled::default();
         while !state.let_send(&mut settled) {
@@ -227,7 +228,7 @@ impl Queue {
         settled.wake();
     }
 
-    /// Adds a message, and waits until there is room if `waits`.
+    /// Adds a message; if `waits`, this waits until there is room.
     ///
     /// # Errors
     /// EACCES, EAGAIN, EIDRM, ENOMEM, ERESTARTNOHAND.
@@ -272,8 +273,8 @@ impl Queue {
         }
     }
 
-    /// Takes a message, at most `most` bytes of it if `cuts`, and waits until there is one if
-    /// `waits`.
+    /// Takes a message, truncated to `most` bytes if `cuts`; if `waits`, this waits until there is
+    /// one.
     ///
     /// # Errors
     /// EACCES, ENOMSG, E2BIG (longer than `most`), EIDRM, ENOMEM, ERESTARTNOHAND.
@@ -305,8 +306,8 @@ impl State {
         status.bytes + len <= status.capacity && status.count < status.capacity
     }
 
-    /// Gives a message of `sender` to the first receiver who waits for it, for whom it is not too
-    /// long, or puts it where there is room for it.
+    /// Passes a message of `sender` to the first waiting receiver that wants it and can take its
+    /// length, or else stores it if there is room.
     fn deliver(&mut self, message: Message, sender: &Thread, settled: &mut Settled) {
         let status = &mut self.status;
         status.times[0] = registry::now();
@@ -322,7 +323,7 @@ impl State {
         }
     }
 
-    /// Lets those send for whom there is room; false if there may be more of them.
+    /// Completes waiting sends for which there is room; false if there may be more of them.
     fn let_send(&mut self, settled: &mut Settled) -> bool {
         while let Some(turn) = self.next_sender() {
             let is_ready = self
@@ -348,7 +349,7 @@ impl State {
         true
     }
 
-    /// The turn of the first for whose message there is room.
+    /// The turn of the first sender for whose message there is room.
     fn next_sender(&self) -> Option<u64> {
         let status = &self.status;
         let room = status.capacity.checked_sub(status.bytes)?;
@@ -367,7 +368,7 @@ impl State {
             return Err(Errno::E2BIG);
         }
         if let Wanted::CopyOf(_) = wanted {
-            // As on Linux, a copy is never cut.
+            // A copy is never truncated, as on Linux.
             if len > most {
                 return Err(Errno::EINVAL);
             }
@@ -382,7 +383,7 @@ impl State {
         Ok(message)
     }
 
-    /// Ends the wait of a receiver who has no right to it any more.
+    /// Ends the wait of a receiver if it has lost the permission to read.
     fn shut_out(&mut self, key: waiting::Key) -> Option<Arc<Thread>> {
         let handover = self.receivers.get(&key)?;
         let error = self
@@ -393,7 +394,7 @@ impl State {
         Some(handover.settle(Err(error)))
     }
 
-    /// Ends the wait of one, whoever it is.
+    /// Ends the wait of any one thread with `error`.
     fn turn_away(&mut self, error: Errno) -> Option<Arc<Thread>> {
         if let Some((key, _)) = self.receivers.from(waiting::FIRST) {
             return Some(self.receivers.remove(&key)?.settle(Err(error)));
@@ -404,8 +405,8 @@ impl State {
     }
 }
 
-/// Ends the waits of receivers who want such a message, but not so long a one; false if there may
-/// be more of them.
+/// Ends the waits of receivers that want this message but cannot take its length; false if there
+/// may be more of them.
 fn refuse_long(receivers: &mut Receivers, message: &Message, settled: &mut Settled) -> bool {
     while !settled.is_full() {
         let Some(key) = receivers.too_small(message.kind, message.data.len()) else {

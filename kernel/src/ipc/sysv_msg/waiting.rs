@@ -10,15 +10,15 @@ use crate::errno::{Errno, Result};
 use crate::ipc::handover::Handover;
 use crate::mm::heap::try_arc;
 
-/// How a receiver is told of its message.
+/// The outcome for a receiver: its message, or an error.
 type Receiving = Result<Message>;
-/// How a sender is told that its message was sent, or why not, with the message.
+/// The outcome for a sender: whether its message was sent, and the message if not.
 pub type Sending = (Result<()>, Option<Message>);
 
-/// What kind of wish it is, the wanted type if there is one alone, and when the receiver came.
+/// The kind of request, the type if exactly one type is wanted, and the receiver's turn.
 pub type Key = (u8, i64, u64);
 
-/// Before all receivers.
+/// Sorts before all receivers.
 pub const FIRST: Key = (ANY, 0, 0);
 
 const ANY: u8 = 0;
@@ -28,7 +28,7 @@ const LOWEST: u8 = 3;
 
 struct Receiver {
     wanted: Wanted,
-    /// The bytes of the longest message that it takes.
+    /// The length of the longest message that it accepts.
     longest: usize,
     turn: u64,
     handover: Arc<Handover<Receiving>>,
@@ -36,7 +36,7 @@ struct Receiver {
 
 impl Member for Receiver {
     type Key = Key;
-    /// The lowest and the highest of the types that are not wanted, or up to which others are.
+    /// The lowest and the highest type that receivers exclude, or up to which they want messages.
     type Sum = (i64, i64);
 
     fn key(&self) -> Key {
@@ -60,14 +60,14 @@ impl Member for Receiver {
     }
 }
 
-/// Those who wait for messages.
+/// The threads that wait for messages.
 pub struct Receivers {
     all: Tree<Receiver>,
     next: u64,
 }
 
 impl Receivers {
-    /// None.
+    /// No receivers.
     pub const fn new() -> Self {
         Receivers {
             all: Tree::new(),
@@ -75,7 +75,7 @@ impl Receivers {
         }
     }
 
-    /// Lets the current thread wait for a message of at most `longest` bytes. ENOMEM.
+    /// Adds the current thread, which waits for a message of at most `longest` bytes. ENOMEM.
     pub fn add(
         &mut self,
         wanted: Wanted,
@@ -94,7 +94,7 @@ impl Receivers {
         Ok((key, handover))
     }
 
-    /// The first who wants a message of that type.
+    /// The first receiver that wants a message of this type.
     fn first_for(&self, kind: i64) -> Option<&Receiver> {
         let any = self.all.from(&FIRST);
         let own = self.all.from(&(KIND, kind, 0));
@@ -106,30 +106,30 @@ impl Receivers {
         wants.min_by_key(|receiver| receiver.turn)
     }
 
-    /// Takes out the first who wants a message of that type.
+    /// Takes out the first receiver that wants a message of this type.
     pub fn take_for(&mut self, kind: i64) -> Option<Arc<Handover<Receiving>>> {
         let key = self.first_for(kind)?.key();
         self.remove(&key)
     }
 
-    /// The first who wants a message of that type, if one of `len` bytes is too long for it.
+    /// The first receiver that wants a message of this type, if `len` bytes are too long for it.
     pub fn too_small(&self, kind: i64, len: usize) -> Option<Key> {
         let first = self.first_for(kind)?;
         (first.longest < len).then(|| first.key())
     }
 
-    /// The first at a place or after it, and the place after that.
+    /// The first receiver at a key or after it, and the key after that.
     pub fn from(&self, from: Key) -> Option<(Key, Key)> {
         let key = self.all.from(&from)?.key();
         Some((key, (key.0, key.1, key.2 + 1)))
     }
 
-    /// The one at a place.
+    /// The receiver with this key.
     pub fn get(&self, key: &Key) -> Option<&Handover<Receiving>> {
         self.all.get(key).map(|receiver| &*receiver.handover)
     }
 
-    /// Takes it out.
+    /// Takes out the receiver with this key.
     pub fn remove(&mut self, key: &Key) -> Option<Arc<Handover<Receiving>>> {
         self.all.remove(key).map(|receiver| receiver.handover)
     }
@@ -143,7 +143,7 @@ struct Sender {
 
 impl Member for Sender {
     type Key = u64;
-    /// The bytes of the shortest message.
+    /// The length of the shortest message.
     type Sum = usize;
 
     fn key(&self) -> u64 {
@@ -159,14 +159,14 @@ impl Member for Sender {
     }
 }
 
-/// Those who wait for room.
+/// The threads that wait for room.
 pub struct Senders {
     all: Tree<Sender>,
     next: u64,
 }
 
 impl Senders {
-    /// None.
+    /// No senders.
     pub const fn new() -> Self {
         Senders {
             all: Tree::new(),
@@ -174,7 +174,7 @@ impl Senders {
         }
     }
 
-    /// Lets the current thread wait; returns its turn. ENOMEM.
+    /// Adds the current thread, which waits for room; returns its turn. ENOMEM.
     pub fn add(&mut self, message: Message) -> Result<(u64, Arc<Handover<Sending>>)> {
         let handover = try_arc(Handover::new())?;
         let turn = self.next;
@@ -188,18 +188,18 @@ impl Senders {
         Ok((turn, handover))
     }
 
-    /// The turn of the first whose message has at most `room` bytes.
+    /// The turn of the first sender whose message has at most `room` bytes.
     pub fn first(&self, room: usize) -> Option<u64> {
         let first = self.all.first(|len| *len <= room)?;
         Some(first.turn)
     }
 
-    /// The message of one.
+    /// The message of a sender.
     pub fn get(&self, turn: u64) -> Option<&Message> {
         self.all.get(&turn).map(|sender| &sender.message)
     }
 
-    /// Takes it out.
+    /// Takes out the sender with this turn.
     pub fn remove(&mut self, turn: u64) -> Option<(Message, Arc<Handover<Sending>>)> {
         let sender = self.all.remove(&turn)?;
         Some((sender.message, sender.handover))

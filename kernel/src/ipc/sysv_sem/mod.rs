@@ -20,17 +20,17 @@ use crate::task::{current, sched};
 use pending::Pending;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// The most sets (SEMMNI).
+/// The maximum number of sets (SEMMNI).
 const MOST: usize = 32000;
-/// The most semaphores in a set (SEMMSL).
+/// The maximum number of semaphores in a set (SEMMSL).
 static LARGEST: AtomicI32 = AtomicI32::new(32000);
-/// The most semaphores (SEMMNS).
+/// The maximum number of semaphores (SEMMNS).
 static MOST_SEMAPHORES: AtomicI32 = AtomicI32::new(32000 * MOST as i32);
-/// The most operations of a call (SEMOPM).
+/// The maximum number of operations in a call (SEMOPM).
 pub static MOST_OPERATIONS: AtomicI32 = AtomicI32::new(500);
-/// The semaphores that there are.
+/// The current number of semaphores.
 static SEMAPHORES: AtomicI32 = AtomicI32::new(0);
-/// The highest value (SEMVMX).
+/// The maximum value (SEMVMX).
 pub const HIGHEST: i32 = 32767;
 /// IPC_NOWAIT and SEM_UNDO (include/uapi/linux/{ipc,sem}.h).
 const NOWAIT: u16 = 0o4000;
@@ -56,30 +56,31 @@ pub struct Operation {
 pub struct Semaphore {
     /// Its value.
     pub value: i32,
-    /// The process that changed it last.
+    /// The process that last changed it.
     pub user: i32,
-    /// How many wait for it to grow, and to become 0.
+    /// The number of threads that wait for it to grow, and to become 0.
     pub waiting: [u32; 2],
-    /// How often its value was set, which discards the adjustments of before.
+    /// How often its value was set, which discards earlier adjustments.
     times_set: u32,
 }
 
-/// The sets that threads that share the list (CLONE_SYSVSEM) changed with SEM_UNDO.
+/// The sets that the threads sharing this list (CLONE_SYSVSEM) changed with SEM_UNDO.
 pub struct UndoList(Mutex<Vec<Weak<Set>>>);
 
-/// The values added to each semaphore (SEM_UNDO) when the last thread of an undo list ends.
+/// The values added to each semaphore when the last thread of an undo list ends (SEM_UNDO).
 struct Undo {
-    /// So that no other gets its address.
+    /// Keeps the list's address from being reused.
     _list: Weak<UndoList>,
     changes: Vec<Change>,
     _charge: Charge,
 }
 
-/// What a list's adjustments of a set take besides themselves: their places in the set's table and
-/// in the list, which may both have grown to twice what they need, and the smallest allocation.
+/// The memory that a list's adjustments of a set take beyond the adjustments themselves: an entry
+/// in the set's table and one in the list, either of which may have grown to twice the needed size,
+/// and the smallest allocation.
 const UNDO_BYTES: usize = 2 * (size_of::<(usize, Undo)>() + size_of::<Weak<Set>>());
 
-/// The value to add to a semaphore, unless that was set since.
+/// The value to add to a semaphore, unless its value was set since.
 #[derive(Clone, Copy, Default)]
 struct Change {
     by: i32,
@@ -87,7 +88,7 @@ struct Change {
 }
 
 impl Undo {
-    /// The change to a semaphore that was set so often.
+    /// The adjustment of a semaphore whose value was set `times_set` times.
     fn of(&mut self, at: usize, times_set: u32) -> &mut i32 {
         let change = &mut self.changes[at];
         if change.times_set != times_set {
@@ -99,10 +100,10 @@ impl Undo {
 
 struct State {
     header: Header,
-    /// The set that this is of.
+    /// The set with this state.
     set: Weak<Set>,
     semaphores: Vec<Semaphore>,
-    /// By the addresses of lists, which are no others' while these are here.
+    /// By the addresses of undo lists, which are not reused while entries exist here.
     undo: HashMap<usize, Undo>,
     pending: Pending,
     times: [u64; 2],
@@ -122,7 +123,7 @@ impl Object for Set {
     }
 }
 
-/// A share of the system's limit of semaphores.
+/// A share of the system's limit on semaphores.
 struct Counted(i32);
 
 impl Counted {
@@ -142,8 +143,8 @@ impl Drop for Counted {
     }
 }
 
-/// The most semaphores of a set, of all sets, operations of a call, and sets
-/// (`/proc/sys/kernel/sem`).
+/// The maximum number of semaphores in a set, of semaphores in all sets, of operations in a call,
+/// and of sets (`/proc/sys/kernel/sem`).
 pub fn limits() -> [i32; 4] {
     let [largest, all, operations] =
         [&LARGEST, &MOST_SEMAPHORES, &MOST_OPERATIONS].map(|limit| limit.load(Relaxed));
@@ -153,7 +154,7 @@ pub fn limits() -> [i32; 4] {
 /// Changes one of [`limits`].
 ///
 /// # Errors
-/// ERANGE: so many sets cannot be numbered.
+/// ERANGE: there are not enough numbers for this many sets.
 pub fn set_limit(place: usize, value: i32) -> Result<()> {
     match [&LARGEST, &MOST_SEMAPHORES, &MOST_OPERATIONS].get(place) {
         Some(limit) => limit.store(value, Relaxed),
@@ -206,7 +207,7 @@ pub fn get(key: i32, count: i32, flags: u32) -> Result<usize> {
     SETS.get(key, flags, make, fits)
 }
 
-/// Removes a set of the caller; waiters get EIDRM.
+/// Removes a set, which the caller must own; waiting threads get EIDRM.
 ///
 /// # Errors
 /// EPERM, EIDRM.
@@ -237,12 +238,12 @@ pub fn remove(number: i32, set: &Arc<Set>) -> Result<()> {
 }
 
 impl UndoList {
-    /// A list of nothing.
+    /// An empty list.
     pub const fn new() -> Self {
         UndoList(Mutex::new(Vec::new()))
     }
 
-    /// Adds a set, which the caller does once.
+    /// Adds a set; the caller does this once per set.
     fn add(&self, set: Weak<Set>) -> Result<()> {
         let mut sets = self.0.lock();
         if sets.len() == sets.capacity() {
@@ -254,7 +255,8 @@ impl UndoList {
     }
 }
 
-/// The current thread leaves a list: the last one to leave undoes the operations with SEM_UNDO.
+/// Called when the current thread leaves a list: the last thread to leave undoes the operations
+/// made with SEM_UNDO.
 pub fn leave(list: Arc<UndoList>) {
     let of_list = Arc::as_ptr(&list).addr();
     let Some(mut list) = Arc::into_inner(list) else {
@@ -280,12 +282,13 @@ pub fn leave(list: Arc<UndoList>) {
 }
 
 impl Set {
-    /// How many semaphores it has.
+    /// The number of semaphores.
     pub fn len(&self) -> usize {
         self.state.lock().semaphores.len()
     }
 
-    /// Owner and permissions, when it was operated on and changed, how many semaphores it has.
+    /// The owner and permissions, the times of the last operation and of the last change, and the
+    /// number of semaphores.
     pub fn status(&self) -> (Header, [u64; 2], usize) {
         let state = self.state.lock();
         (state.header, state.times, state.semaphores.len())
@@ -299,7 +302,7 @@ impl Set {
         Ok(())
     }
 
-    /// The semaphore at a place.
+    /// The semaphore at an index.
     ///
     /// # Errors
     /// EINVAL.
@@ -308,7 +311,7 @@ impl Set {
         state.semaphores.get(at).copied().ok_or(Errno::EINVAL)
     }
 
-    /// The values of all.
+    /// The values of all semaphores.
     ///
     /// # Errors
     /// ENOMEM.
@@ -327,7 +330,8 @@ impl Set {
         Ok(values)
     }
 
-    /// Sets the values from `at` on; adjustments of SEM_UNDO there are discarded.
+    /// Sets the values from index `at` on, and discards the SEM_UNDO adjustments of these
+    /// semaphores.
     ///
     /// # Errors
     /// ERANGE, EINVAL (no such semaphore), EIDRM, EACCES, in the order of Linux.
@@ -358,7 +362,7 @@ impl Set {
 }
 
 impl State {
-    /// The key of the changes that the end of a list undoes.
+    /// The key of the adjustments that the list undoes at its end.
     fn undo_of(&mut self, list: &Arc<UndoList>) -> Result<usize> {
         let of_list = Arc::as_ptr(list).addr();
         if self.undo.contains_key(&of_list) {

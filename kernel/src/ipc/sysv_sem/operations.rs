@@ -12,10 +12,10 @@ use crate::sync::MutexGuard;
 use crate::task::wait_queue::WaitError;
 use crate::task::{current, sched};
 
-/// Operations that are done together.
+/// Operations that are performed together.
 pub struct Call {
     operations: Vec<Operation>,
-    /// The key of the adjustments that its thread's end undoes.
+    /// The key of the adjustments to undo when the thread ends.
     undo: Option<usize>,
     pid: i32,
 }
@@ -27,26 +27,26 @@ impl Call {
     }
 }
 
-/// Why a call cannot be done now.
+/// Why a call cannot be performed now.
 enum Blocked {
     /// A semaphore must change first.
     Waits(Place),
-    /// The operations can never be done, or not without waiting.
+    /// The operations can never be performed, or not without waiting.
     Fails(Errno),
 }
 
-/// Why an operation cannot be done now.
+/// Why an operation cannot be performed now.
 enum Stop {
     Waits,
     Fails(Errno),
 }
 
 impl Set {
-    /// Does all `operations` at once, as soon as that is possible. `deadline` in ticks.
+    /// Performs all `operations` at once, as soon as that is possible. `deadline` is in ticks.
     ///
     /// # Errors
-    /// EACCES, EFBIG (no such semaphore), EAGAIN (would wait, or the deadline passed), ERANGE,
-    /// EIDRM, ENOMEM, EINTR (also where a handler's SA_RESTART restarts other calls).
+    /// EIDRM, ENOMEM, EINTR (even if the signal handler has SA_RESTART, which restarts other
+    /// calls).
     pub fn operate(&self, operations: Vec<Operation>, deadline: Option<u64>) -> Result<()> {
         let undoes = operations.iter().any(|one| one.flags & UNDO != 0);
         let list = undoes.then(|| current().undo_list()).transpose()?;
@@ -73,7 +73,7 @@ impl Set {
 
     fn wait(&self, waiter: &Waiter, deadline: Option<u64>) -> Result<()> {
         let waited = waiter.handover.wait(deadline);
-        // What was done meanwhile was done.
+        // If the call was performed meanwhile, that counts.
         if let Some(outcome) = waited.is_ok().then(|| waiter.handover.take()).flatten() {
             return outcome;
         }
@@ -89,7 +89,8 @@ impl Set {
         waiter.handover.take().unwrap_or(Err(ended))
     }
 
-    /// Does what waits and can be done now that the set has changed, and wakes whose it was.
+    /// Performs the waiting calls that the change of the set made possible, and wakes their
+    /// threads.
     pub(super) fn go_on<'a>(&'a self, mut state: MutexGuard<'a, State>) {
         if !state.pending.is_ready() {
             return;
@@ -115,18 +116,18 @@ impl Set {
 }
 
 impl State {
-    /// Looks who can go on now that semaphore `at` has changed.
+    /// Finds the call that can proceed now that semaphore `at` has changed.
     pub(super) fn look(&mut self, at: usize) {
         self.pending.look(at, &self.semaphores[at]);
     }
 
-    /// Counts `more` that wait there.
+    /// Adds `more` to the number of calls that wait at `place`.
     fn count(&mut self, place: &Place, more: u32) {
         let count = &mut self.semaphores[place.at].waiting[usize::from(place.zero)];
         *count = count.wrapping_add(more);
     }
 
-    /// Does the call whose turn it is, if it can be done.
+    /// Performs the next call in turn, if it is possible.
     fn attempt_next(&mut self, settled: &mut Settled) {
         let Some((waiter, place)) = self.pending.next(&self.semaphores) else {
             return;
@@ -140,7 +141,7 @@ impl State {
                     self.count(&now, 1);
                     return self.look(place.at);
                 }
-                // There is room.
+                // This cannot happen: there is room.
                 Err(_) => Err(Errno::ENOMEM),
             },
         };
@@ -164,7 +165,7 @@ impl State {
         })
     }
 
-    /// Does a call, or nothing of it.
+    /// Performs a call as a whole, or nothing of it.
     fn attempt(&mut self, call: &Call) -> core::result::Result<(), Blocked> {
         let operations = &call.operations;
         for (done, one) in operations.iter().enumerate() {
@@ -192,8 +193,8 @@ impl State {
         Ok(())
     }
 
-    /// Where a call waits whose operation `one` cannot be done when its semaphore has `reached`
-    /// a value by those before.
+    /// The place at which a call waits if its operation `one` cannot be performed when its
+    /// semaphore has `reached` a value through the operations before it.
     fn place_of(&self, one: &Operation, reached: i32) -> Place {
         let at = one.at as usize;
         let wanted = self.semaphores[at].value - reached - one.change as i32;

@@ -14,38 +14,38 @@ use crate::ipc::handover::Handover;
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 
-/// What a call waits for.
+/// The condition that a call waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Condition {
-    /// So high a value.
+    /// At least this value.
     Least(i32),
-    /// This value.
+    /// Exactly this value.
     Exactly(i32),
 }
 
-/// A call's turn among those that can be done, in ascending order: calls that only wait for zeros
-/// come first, as on Linux, and then those that waited longest.
+/// A call's turn among the calls that can proceed, in ascending order: calls that only wait for
+/// zero come first, as on Linux, then those that have waited longest.
 type Turn = u64;
 
-/// The bit of a turn that says that the call changes values.
+/// The bit of a turn for calls that change values.
 const CHANGES: Turn = 1 << 63;
 
-/// Where a call waits.
+/// The place where a call waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// The semaphore.
+    /// The index of the semaphore.
     pub at: usize,
-    /// What it must become.
+    /// What its value must become.
     pub condition: Condition,
-    /// Whether the operation that waits is one for a zero.
+    /// Whether the waiting operation is one that waits for zero.
     pub zero: bool,
 }
 
-/// A call that waits.
+/// A waiting call.
 pub struct Waiter {
-    /// What it is to do.
+    /// The call.
     pub call: Call,
-    /// By which its thread is told that it is done.
+    /// Through which its thread gets the outcome.
     pub handover: Handover<Result<()>>,
     turn: Turn,
     place: Mutex<Place>,
@@ -56,7 +56,7 @@ struct Entry {
     waiter: Arc<Waiter>,
 }
 
-/// The semaphore, the value that it must have exactly if there is one, and the turn.
+/// The semaphore, the exact value if one is needed, and the turn.
 type Key = (usize, Option<i32>, Turn);
 
 impl Place {
@@ -70,7 +70,7 @@ impl Place {
 
 impl Member for Entry {
     type Key = Key;
-    /// The lowest value that is high enough for one.
+    /// The lowest value that is sufficient for some call.
     type Sum = i32;
 
     fn key(&self) -> Key {
@@ -89,7 +89,7 @@ impl Member for Entry {
     }
 }
 
-/// The first call that a semaphore lets go on, when that was looked at last.
+/// The first call that a semaphore allowed to proceed when it was last examined.
 struct Ready {
     turn: Turn,
     at: usize,
@@ -108,17 +108,17 @@ impl Member for Ready {
     fn join((): (), (): ()) {}
 }
 
-/// The calls that wait.
+/// The waiting calls.
 pub struct Pending {
     calls: Tree<Entry>,
     /// It has room for all calls.
     ready: Tree<Ready>,
-    /// How many have begun to wait.
+    /// The number of calls that have begun to wait so far.
     count: u64,
 }
 
 impl Pending {
-    /// None.
+    /// No calls.
     pub const fn new() -> Self {
         Pending {
             calls: Tree::new(),
@@ -127,7 +127,7 @@ impl Pending {
         }
     }
 
-    /// Lets a call of the current thread wait.
+    /// Adds a call of the current thread.
     pub fn add(&mut self, call: Call, place: Place) -> Result<Arc<Waiter>> {
         self.reserve().map_err(|_| Errno::ENOMEM)?;
         self.count += 1;
@@ -152,7 +152,7 @@ impl Pending {
         self.ready.reserve(self.calls.len() + 1)
     }
 
-    /// Lets a call that was taken out wait elsewhere; there is room.
+    /// Lets a call that was taken out wait at another place; there is room.
     pub fn put_back(
         &mut self,
         waiter: Arc<Waiter>,
@@ -162,7 +162,7 @@ impl Pending {
         self.calls.insert(Entry { place, waiter })
     }
 
-    /// A call waits no longer; returns where it did.
+    /// Removes a call that no longer waits; returns its place.
     pub fn remove(&mut self, waiter: &Waiter) -> Option<Place> {
         let key = waiter.place.lock().key(waiter.turn);
         let gone = self.calls.remove(&key)?;
@@ -170,20 +170,21 @@ impl Pending {
         Some(gone.place)
     }
 
-    /// Any of them, taken out.
+    /// Takes out any one call.
     pub fn take_any(&mut self) -> Option<Arc<Waiter>> {
         let key = self.calls.from(&(0, None, 0))?.key();
         self.calls.remove(&key).map(|entry| entry.waiter)
     }
 
-    /// Gives back the room that only those who waited needed.
+    /// Frees room that is no longer needed.
     pub fn rest(&mut self) {
         if self.calls.is_empty() && self.ready.is_empty() {
             self.ready = Tree::new();
         }
     }
 
-    /// Looks which call semaphore `at`, which changed or which one has left, lets go on first.
+    /// Finds the first call that semaphore `at` allows to proceed, after its value changed or a
+    /// call has left it.
     #[inline]
     pub fn look(&mut self, at: usize, semaphore: &Semaphore) {
         if semaphore.waiting != [0; 2] {
@@ -196,12 +197,12 @@ impl Pending {
         if let Some((_, _, turn)) = self.first(at, semaphore.value)
             && self.ready.get(&turn).is_none()
         {
-            // There is room.
+            // This cannot fail: there is room.
             _ = self.ready.insert(Ready { turn, at });
         }
     }
 
-    /// The first of those that wait for semaphore `at` and go on with that value.
+    /// The first call waiting for semaphore `at` that can proceed with this value.
     fn first(&self, at: usize, value: i32) -> Option<Key> {
         let exactly = self.calls.from(&(at, Some(value), 0));
         let exactly = exactly.filter(|entry| entry.place.condition == Condition::Exactly(value));
@@ -213,13 +214,13 @@ impl Pending {
         here.map(Entry::key).min_by_key(|(_, _, turn)| *turn)
     }
 
-    /// Whether some call may be done.
+    /// Whether some call may be able to proceed.
     pub fn is_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Takes out the call whose turn it is, if that is still so; else the next of the same
-    /// semaphore is looked for.
+    /// Takes out the next call in turn, if it can still proceed; otherwise finds the semaphore's
+    /// next call instead.
     pub fn next(&mut self, semaphores: &[Semaphore]) -> Option<(Arc<Waiter>, Place)> {
         let turn = self.ready.from(&0)?.turn;
         let Ready { at, .. } = self.ready.take(&turn)?;
