@@ -6,45 +6,46 @@
 pub struct Affinity(u32);
 
 impl Affinity {
-    /// The affinity in a register of MPIDR_EL1's layout: Aff3 in bits 39:32, Aff2 to Aff0 in bits
-    /// 23:0 (Arm ARM, MPIDR_EL1). GICD_IROUTER and the arguments of PSCI calls have it too.
+    /// The affinity in a register with the layout of MPIDR_EL1: Aff3 in bits 39:32, Aff2 to Aff0 in
+    /// bits 23:0 (Arm ARM, MPIDR_EL1). GICD_IROUTER and the arguments of PSCI calls have the same
+    /// layout.
     #[inline]
     pub const fn from_mpidr(mpidr: u64) -> Affinity {
         Affinity((mpidr >> 8) as u32 & 0xff00_0000 | mpidr as u32 & 0xff_ffff)
     }
 
-    /// The affinity in MPIDR_EL1's layout, all other bits zero.
+    /// The affinity in the layout of MPIDR_EL1, with all other bits zero.
     pub const fn to_mpidr(self) -> u64 {
         (self.0 as u64 & 0xff00_0000) << 8 | self.0 as u64 & 0xff_ffff
     }
 
-    /// The affinity that Linux gives the vCPU of this id (`reset_mpidr`): 16 CPUs a cluster, so
-    /// that one target list can name them all.
+    /// The affinity that Linux gives the vCPU with this id (`reset_mpidr`): each cluster has 16
+    /// CPUs, so that one target list can name all of them.
     pub const fn of_vcpu_id(id: u32) -> Affinity {
         Affinity((id >> 12 & 0xff) << 16 | (id >> 4 & 0xff) << 8 | id & 0xf)
     }
 
     /// Whether `other` is the same CPU (`level` 0), or in the same cluster at affinity level 1 to
-    /// 3, as the lowest affinity level of PSCI's AFFINITY_INFO has it. Above 3, all CPUs match.
+    /// 3, as for the lowest affinity level of PSCI's AFFINITY_INFO. Above 3, all CPUs match.
     pub const fn matches(self, other: Affinity, level: u32) -> bool {
         (self.0 as u64 ^ other.0 as u64) >> (if level < 4 { level * 8 } else { 32 }) == 0
     }
 
-    /// The group of sixteen that the CPU is in, all of which one target list can name.
+    /// The group of sixteen CPUs that this one is in. One target list can name all of them.
     #[inline]
     pub(crate) const fn group(self) -> u32 {
         self.0 >> 4
     }
 
-    /// Its number in that group.
+    /// The CPU's number in that group.
     #[inline]
     pub(crate) const fn member(self) -> u32 {
         self.0 & 15
     }
 }
 
-/// The CPUs that one SGI names: any of sixteen whose affinities differ in the low four bits of Aff0
-/// only.
+/// The CPUs that one SGI names: any of sixteen whose affinities differ only in the low four bits of
+/// Aff0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetList {
     group: u32,
@@ -63,19 +64,19 @@ impl TargetList {
         }
     }
 
-    /// The group of sixteen that the list is about.
+    /// The group of sixteen that the list belongs to.
     #[inline]
     pub(crate) const fn group(self) -> u32 {
         self.group
     }
 
-    /// The members of the group that the list names, a bit each.
+    /// A bit for each member of the group that the list names.
     #[inline]
     pub const fn members(self) -> u16 {
         self.members
     }
 
-    /// Takes a CPU of its group out of the list.
+    /// Removes a CPU of its group from the list.
     #[inline]
     pub(crate) const fn remove(&mut self, cpu: Affinity) {
         self.members &= !(1 << cpu.member());

@@ -5,29 +5,29 @@ use alloc::vec::Vec;
 
 use crate::NoMemory;
 
-/// No row: beyond the end of any VM's rows.
+/// No row: this is above the number of rows in any VM.
 const NONE: u16 = u16::MAX;
 
-/// No key: keys have 28 bits.
+/// No key: keys have only 28 bits.
 const NO_KEY: u32 = u32::MAX;
 
-/// Runs of differing bits that a direct table gathers.
+/// The number of runs of differing bits that a direct table can use.
 const RUNS: usize = 3;
 
-/// The most bits that index a direct table: 8 KiB.
+/// The maximum number of index bits of a direct table, which then has 8 KiB.
 const DIRECT_BITS: u32 = 12;
 
-/// The most buckets for each row that hashing is allowed. Random affinities need 2 or 4.
+/// The maximum number of hash buckets per row. Random affinities need 2 or 4.
 const BUCKETS_PER_ROW: usize = 64;
 
-/// A contiguous run of key bits, and where it goes in the index.
+/// A contiguous run of key bits, and its shift into the index.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Run {
     shift: u32,
     mask: u32,
 }
 
-/// Four keys of one hash, and their rows.
+/// Up to four keys with the same hash, and their rows.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 pub(crate) struct Bucket {
@@ -35,13 +35,13 @@ pub(crate) struct Bucket {
     rows: [u16; 4],
 }
 
-/// Finds rows. The result must be checked against the whole key.
+/// Finds rows. The caller checks the result against the whole key.
 #[derive(Debug)]
 pub(crate) enum Finder {
-    /// A table indexed by the bits in which the keys differ, where they lie in few runs and are
-    /// few.
+    /// A table indexed by the bits in which the keys differ, if there are few such bits in few
+    /// runs.
     Direct { runs: [Run; RUNS], rows: Vec<u16> },
-    /// A hash whose buckets never overflow: the multiplier was chosen so.
+    /// A hash table whose multiplier was chosen so that no bucket overflows.
     Hashed {
         multiplier: u64,
         shift: u32,
@@ -50,7 +50,7 @@ pub(crate) enum Finder {
 }
 
 impl Finder {
-    /// A finder of `count` rows, of which row n has the key `key(n)`; all keys are different.
+    /// A finder for `count` rows, where row n has the key `key(n)`; all keys are different.
     pub fn new(count: usize, key: impl Fn(usize) -> u32, seed: u64) -> Result<Finder, NoMemory> {
         let differing = (0..count).fold(0, |bits, row| bits | key(row) ^ key(0));
         match runs(differing) {
@@ -63,7 +63,7 @@ impl Finder {
         }
     }
 
-    /// Tries multipliers, and ever more buckets, until no bucket has more than four keys.
+    /// Tries multipliers, with more and more buckets, until no bucket has more than four keys.
     fn hashed(count: usize, key: impl Fn(usize) -> u32, seed: u64) -> Result<Finder, NoMemory> {
         const EMPTY: Bucket = Bucket {
             keys: [NO_KEY; 4],
@@ -97,7 +97,7 @@ impl Finder {
         Err(NoMemory)
     }
 
-    /// The row that has `key` if any has; some row or a number beyond all rows if none has.
+    /// The row with `key`, if there is one; otherwise any row, or a number above all rows.
     #[inline]
     pub fn find(&self, key: u32) -> usize {
         let row = match self {
@@ -121,8 +121,8 @@ impl Finder {
     }
 }
 
-/// The runs of one bits in `bits`, each with the shift that packs it above the runs below it;
-/// `None` if there are too many.
+/// The runs of ones in `bits`, each with the shift that packs it above the runs below it; `None` if
+/// there are too many.
 fn runs(bits: u32) -> Option<[Run; RUNS]> {
     let (mut runs, mut left, mut packed) = ([Run::default(); RUNS], bits, 0);
     for run in &mut runs {
@@ -149,7 +149,7 @@ fn gather(runs: &[Run; RUNS], key: u32) -> usize {
         .fold(0, |index, run| index | key >> run.shift & run.mask) as usize
 }
 
-/// A bucket's number: the top bits of the product.
+/// The number of a bucket: the top bits of the product.
 #[inline]
 fn hash(key: u32, multiplier: u64, shift: u32) -> usize {
     (u64::from(key).wrapping_mul(multiplier) >> shift) as usize

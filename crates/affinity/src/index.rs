@@ -10,10 +10,10 @@ use alloc::vec::Vec;
 use crate::find::Finder;
 use crate::{Affinity, TargetList};
 
-/// A vCPU's place in the VM's table.
+/// A vCPU's index in the VM's table (its place).
 pub type Vcpu = u16;
 
-/// There was no memory for the index.
+/// There was not enough memory for the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
@@ -23,7 +23,7 @@ impl From<TryReserveError> for NoMemory {
     }
 }
 
-/// Sixteen affinities that differ in their low four bits only, and the vCPUs that have them.
+/// Sixteen affinities that differ only in their low four bits, and the vCPUs with them.
 #[derive(Debug)]
 struct Row {
     group: u32,
@@ -31,7 +31,7 @@ struct Row {
     vcpus: [Vcpu; 16],
 }
 
-/// The vCPUs by affinity. An index never changes: where vCPUs do, another is built and
+/// The vCPUs by affinity. An index never changes: when vCPUs change, a new one is built and
 /// [published](crate::Publication).
 #[derive(Debug)]
 pub struct Index {
@@ -40,12 +40,12 @@ pub struct Index {
 }
 
 impl Index {
-    /// Indexes `vcpus`, the affinities of a VM's vCPUs in the order of its table. Of several with
+    /// Builds an index of `vcpus`, the affinities of a VM's vCPUs in table order. If several have
     /// the same affinity, the first is found.
     ///
-    /// `seed` should be random: the VMM that chooses the affinities must not be able to foresee how
-    /// sparse ones are hashed. Takes memory in proportion to the number of vCPUs, 40 KiB for 512
-    /// unless they are sparse.
+    /// `seed` should be random: the VMM, which chooses the affinities, must not be able to predict
+    /// how sparse ones are hashed. The index takes memory in proportion to the number of vCPUs, 40
+    /// KiB for 512 unless they are sparse.
     pub fn new(vcpus: &[Affinity], seed: u64) -> Result<Index, NoMemory> {
         let mut sorted = Vec::new();
         sorted.try_reserve_exact(vcpus.len())?;
@@ -77,7 +77,7 @@ impl Index {
         Ok(Index { finder, rows })
     }
 
-    /// The vCPU whose affinity is `cpu`.
+    /// The vCPU with the affinity `cpu`.
     #[inline]
     pub fn get(&self, cpu: Affinity) -> Option<Vcpu> {
         self.row(cpu.group())
@@ -85,7 +85,7 @@ impl Index {
             .map(|row| row.vcpus[cpu.member() as usize])
     }
 
-    /// The vCPUs that `list` names, in the order of the list; names of absent CPUs are passed over.
+    /// The vCPUs that `list` names, in the order of the list; absent CPUs are skipped.
     #[inline]
     pub fn targets(&self, list: TargetList) -> Targets<'_> {
         static NOBODY: [Vcpu; 16] = [0; 16];

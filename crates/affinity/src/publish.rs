@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A lock around a `T`: the kernel's, the standard library's or a model checker's.
+/// A lock around a `T`: that of the kernel, of the standard library, or of a model checker.
 pub trait Lock<T> {
     /// Runs `f` with exclusive access.
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R;
@@ -23,7 +23,7 @@ pub struct Publication<L> {
     current: L,
 }
 
-/// One vCPU's handle on what was published last.
+/// One vCPU's handle on the last published value that it has seen.
 #[derive(Clone, Debug)]
 pub struct Reader<P> {
     number: u64,
@@ -31,7 +31,7 @@ pub struct Reader<P> {
 }
 
 impl<L> Publication<L> {
-    /// Nothing published yet; `current` must hold `None`.
+    /// A publication without a value; `current` must hold `None`.
     pub fn new(current: L) -> Publication<L> {
         Publication {
             number: AtomicU64::new(0),
@@ -39,15 +39,15 @@ impl<L> Publication<L> {
         }
     }
 
-    /// Makes every look-up that starts after this use `handle`. Gives back the handle it replaces,
-    /// so that the caller chooses when to drop it.
+    /// Makes every look-up that starts after this use `handle`. Returns the previous handle, so
+    /// that the caller decides when to drop it.
     pub fn publish<P>(&self, handle: P) -> Option<P>
     where
         L: Lock<Option<P>>,
     {
         self.current.with(|current| {
-            // Changed under the lock only, so that number and handle belong together; it orders
-            // them too.
+            // Changed only under the lock, so that the number matches the handle; the lock also
+            // orders them.
             self.number.store(self.number.load(Relaxed) + 1, Relaxed);
             current.replace(handle)
         })
@@ -55,7 +55,7 @@ impl<L> Publication<L> {
 }
 
 impl<P: Clone> Reader<P> {
-    /// A handle on nothing, to be renewed by the first look-up.
+    /// A reader without a handle; the first look-up gets one.
     pub const fn new() -> Reader<P> {
         Reader {
             number: 0,
@@ -63,7 +63,7 @@ impl<P: Clone> Reader<P> {
         }
     }
 
-    /// The published value; `None` if there never was one.
+    /// The published value; `None` if nothing was published yet.
     #[inline]
     pub fn get<L: Lock<Option<P>>>(&mut self, publication: &Publication<L>) -> Option<&P> {
         if publication.number.load(Relaxed) != self.number {
@@ -78,7 +78,7 @@ impl<P: Clone> Reader<P> {
             self.number = publication.number.load(Relaxed);
             core::mem::replace(&mut self.handle, current.clone())
         });
-        // Outside the lock: it may be the last handle, and dropping it then frees the index.
+        // Done outside the lock: this may be the last handle, and dropping it then frees the index.
         drop(old);
     }
 }

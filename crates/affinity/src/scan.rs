@@ -3,7 +3,7 @@
 
 use crate::{Affinity, TargetList, Vcpu};
 
-/// The vCPU whose affinity is `cpu`; `vcpus` are the affinities in the order of the VM's table.
+/// The vCPU with the affinity `cpu`; `vcpus` are the affinities in table order.
 pub fn get(vcpus: &[Affinity], cpu: Affinity) -> Option<Vcpu> {
     vcpus
         .iter()
@@ -11,8 +11,8 @@ pub fn get(vcpus: &[Affinity], cpu: Affinity) -> Option<Vcpu> {
         .map(|place| place as Vcpu)
 }
 
-/// The vCPUs that `list` names, in the order of the table: one walk for the whole list, which ends
-/// with the last member found, as in Linux before 6.7 (`vgic_v3_dispatch_sgi`).
+/// The vCPUs that `list` names, in table order. The whole list takes one walk, which ends when the
+/// last member is found, as in Linux before 6.7 (`vgic_v3_dispatch_sgi`).
 pub fn targets(vcpus: &[Affinity], mut list: TargetList) -> impl Iterator<Item = Vcpu> + '_ {
     let mut walk = vcpus.iter().zip(0..);
     core::iter::from_fn(move || {

@@ -3,7 +3,7 @@
 
 use crate::TargetList;
 
-/// The register written.
+/// The register that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SgiRegister {
     /// ICC_SGI1R_EL1: Group 1 SGIs.
@@ -16,8 +16,8 @@ pub enum SgiRegister {
 
 impl SgiRegister {
     /// Whether a write may raise an SGI that its target has configured in Group 1 (`true`) or Group
-    /// 0, where there is one security state (GICD_CTLR.DS = 1): ICC_SGI1R_EL1 raises either, the
-    /// others Group 0 only.
+    /// 0, with one security state (GICD_CTLR.DS = 1): ICC_SGI1R_EL1 raises either, the others only
+    /// Group 0.
     #[inline]
     pub const fn may_raise(self, group1: bool) -> bool {
         matches!(self, SgiRegister::Sgi1r) || !group1
@@ -27,7 +27,7 @@ impl SgiRegister {
 /// The CPUs that an SGI goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// The CPUs of the list, the sender included if it is named.
+    /// The CPUs in the list, which may include the sender.
     List(TargetList),
     /// All CPUs but the sender (the interrupt routing mode, IRM).
     AllButSelf,

@@ -4,20 +4,21 @@ use atomics::{AtomicU64, Ordering::*, const_fn};
 
 use crate::Context;
 
-/// The context that a CPU runs. The CPU writes it before and after it changes its tables, so that
-/// between the two it counts as running both.
+/// The context that a CPU runs. The CPU writes it both before and after it changes its tables, and
+/// in between it counts as running both.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Active {
-    /// Written before; 0 from a rollover to the CPU's next switch: then it may run any.
+    /// Written before the change; 0 from a rollover to the CPU's next switch, when it may run any
+    /// context.
     pub(crate) announced: AtomicU64,
-    /// Written after.
+    /// Written after the change.
     pub(crate) loaded: AtomicU64,
 }
 
 impl Active {
     const_fn! {
-        /// The context of a CPU without a space.
+        /// The context of a CPU without an address space.
         pub(crate) fn new() -> Self {
             Active {
                 announced: AtomicU64::new(0),
@@ -26,14 +27,14 @@ impl Active {
         }
     }
 
-    /// Whether the CPU runs, or may run, the space that has identifier `id`.
+    /// Whether the CPU runs, or may run, the space with the identifier `id`.
     #[inline]
     pub fn may_run(&self, id: u16) -> bool {
         let announced = self.announced.load(Acquire);
         announced == 0 || announced as u16 == id || self.loaded.load(Acquire) as u16 == id
     }
 
-    /// The context of the CPU's tables when it last changed them. For the CPU itself.
+    /// The context for which the CPU last changed its tables. For use by the CPU itself.
     #[inline]
     pub fn loaded(&self) -> Context {
         Context(self.loaded.load(Relaxed))

@@ -4,26 +4,27 @@ use atomics::{AtomicU64, Ordering::*, array, const_fn, fence};
 
 use crate::{Active, Context, ContextId, GENERATION, SHARED};
 
-/// Words of the bitmap of identifiers, which have 16 bits at most; in models, whose stacks are
-/// small, 6.
+/// The number of words in the bitmap of identifiers, which have at most 16 bits; or at most 6 in
+/// models, which have small stacks.
 const WORDS: usize = if cfg!(loom) { 1 } else { (1 << 16) / 64 };
 
 /// The hardware that the identifiers are for.
 pub trait Hardware {
-    /// log2 of the number of identifiers, 16 at most; does not change once a space ran.
+    /// The base-2 logarithm of the number of identifiers, at most 16. It does not change once a
+    /// space has run.
     fn id_bits(&self) -> u32;
 
-    /// Removes the translations of all spaces from this CPU's TLB.
+    /// Flushes all translations from this CPU's TLB.
     fn flush_local_all(&self);
 }
 
-/// A lock around a `T`: the kernel's, or a model checker's.
+/// A lock around a `T`: that of the kernel, or of a model checker.
 pub trait Lock<T> {
     /// Runs `f` with exclusive access.
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R;
 }
 
-/// Hands out identifiers to the spaces that `CPUS` CPUs run.
+/// Assigns identifiers to the spaces that `CPUS` CPUs run.
 #[derive(Debug)]
 pub struct Allocator<L, const CPUS: usize> {
     generation: AtomicU64,
@@ -31,12 +32,12 @@ pub struct Allocator<L, const CPUS: usize> {
     tables: L,
 }
 
-/// The identifiers that are taken. The allocator's lock guards them.
+/// The identifiers in use. The allocator's lock protects them.
 #[derive(Debug)]
 pub struct Tables<const CPUS: usize> {
     used: [u64; WORDS],
     next: usize,
-    /// The contexts that CPUs kept over the last rollover.
+    /// The contexts that CPUs kept across the last rollover.
     reserved: [u64; CPUS],
     /// CPUs that must flush their TLB before they run another space.
     flush_pending: [bool; CPUS],
@@ -60,7 +61,7 @@ impl<const CPUS: usize> Tables<CPUS> {
         free
     }
 
-    /// Takes the next free one of `count` identifiers. [`SHARED`] is not handed out.
+    /// Takes the next free identifier of `count`; [`SHARED`] is never returned.
     fn find(&mut self, count: usize) -> Option<u16> {
         while self.next < count {
             let id = self.next as u16;
@@ -81,7 +82,7 @@ impl<const CPUS: usize> Default for Tables<CPUS> {
 
 impl<L, const CPUS: usize> Allocator<L, CPUS> {
     const_fn! {
-        /// No space runs. `tables` guards new [`Tables`].
+        /// An allocator for which no space runs. `tables` is the lock around new [`Tables`].
         pub fn new(tables: L) -> Self {
             Allocator {
                 generation: AtomicU64::new(GENERATION),
@@ -91,8 +92,8 @@ impl<L, const CPUS: usize> Allocator<L, CPUS> {
         }
     }
 
-    /// The context of the space of `id` if CPU `cpu`, this one, has it announced already: a
-    /// rollover that begins now finds it, and keeps it. Then nothing needs to be switched.
+    /// The context of the space with `id`, if this CPU, `cpu`, has already announced it: a rollover
+    /// that begins now finds it there and keeps it. Then nothing needs to be switched.
     #[inline]
     pub fn stays(&self, id: &ContextId, cpu: usize) -> Option<Context> {
         let context = Context(id.0.load(Relaxed));
@@ -108,19 +109,19 @@ impl<L, const CPUS: usize> Allocator<L, CPUS> {
 }
 
 impl<L: Lock<Tables<CPUS>>, const CPUS: usize> Allocator<L, CPUS> {
-    /// CPU `cpu`, this one, is about to run the space of `id`: returns the context to load, which
-    /// stays valid until [`leave`](Self::leave) or the CPU's next switch. Ends with a full fence:
-    /// a change of the space's entries from here on sees that the CPU runs it.
+    /// Called when this CPU, `cpu`, is about to run the space with `id`. Returns the context to
+    /// load, which stays valid until [`leave`](Self::leave) or the CPU's next switch. This ends
+    /// with a full fence, so that a later change of the space's entries sees that the CPU runs it.
     ///
-    /// If the identifier is [`SHARED`], the caller flushes after it has loaded the tables.
+    /// If the identifier is [`SHARED`], the caller flushes the TLB after it has loaded the tables.
     #[inline]
     pub fn switch(&self, id: &ContextId, cpu: usize, hardware: &impl Hardware) -> Context {
         let here = &self.active[cpu];
         let context = Context(id.0.load(Relaxed));
         let announced = here.announced.load(Relaxed);
         let current = context.generation() == self.generation.load(Acquire);
-        // A rollover exchanges the same word: either this finds its 0, or it finds this context and
-        // reserves it.
+        // A rollover exchanges the same word: either this finds the 0 that it wrote, or it finds
+        // this context and reserves it.
         let switched = announced != 0
             && current
             && here
@@ -136,17 +137,17 @@ impl<L: Lock<Tables<CPUS>>, const CPUS: usize> Allocator<L, CPUS> {
         context
     }
 
-    /// CPU `cpu`, this one, has changed its tables to those of `context`.
+    /// Called after this CPU, `cpu`, has changed its tables to those of `context`.
     #[inline]
     pub fn switched(&self, cpu: usize, context: Context) {
         self.active[cpu].loaded.store(context.0, Release);
     }
 
-    /// CPU `cpu`, this one, is about to run no space. Tell [`switched`](Self::switched)
-    /// ([`Context::NONE`]) afterwards.
+    /// Called when this CPU, `cpu`, is about to run no space. Call [`switched`](Self::switched)
+    /// with [`Context::NONE`] afterwards.
     pub fn leave(&self, cpu: usize) {
         let announced = &self.active[cpu].announced;
-        // A 0 stays: the CPU's next switch must see the rollover.
+        // A 0 is kept: the CPU's next switch must see the rollover.
         _ = announced.fetch_update(AcqRel, Relaxed, |context| {
             (context != 0).then_some(Context::NONE.0)
         });
@@ -168,10 +169,10 @@ impl<L: Lock<Tables<CPUS>>, const CPUS: usize> Allocator<L, CPUS> {
         })
     }
 
-    /// A context of the current generation, or of a new one, for a space that had `old`.
+    /// A context of the current or of a new generation, for a space that had `old`.
     fn assign(&self, tables: &mut Tables<CPUS>, old: Context, count: usize) -> Context {
         let generation = self.generation.load(Relaxed);
-        // Each CPU may keep one over a rollover, and one more must be free then.
+        // Each CPU may keep one across a rollover, and one more must be free then.
         if count <= CPUS + 1 {
             return Context(generation | u64::from(SHARED));
         }
@@ -194,7 +195,7 @@ impl<L: Lock<Tables<CPUS>>, const CPUS: usize> Allocator<L, CPUS> {
         Context(self.generation.load(Relaxed) | u64::from(id))
     }
 
-    /// Begins a generation in which only the identifiers that CPUs run now are taken.
+    /// Starts a generation in which only the identifiers that CPUs now run are in use.
     fn roll_over(&self, tables: &mut Tables<CPUS>) {
         let generation = self.generation.load(Relaxed) + GENERATION;
         self.generation.store(generation, Release);

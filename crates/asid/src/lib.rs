@@ -19,11 +19,11 @@ pub use allocator::{Allocator, Hardware, Lock, Tables};
 
 use atomics::{AtomicU64, Ordering::*, const_fn};
 
-/// The identifier of all spaces where there are too few for generations: every switch to or from
-/// one flushes. Otherwise that of CPUs without a space.
+/// The identifier that all spaces share if there are too few for generations: then every switch
+/// flushes. Otherwise, the identifier of CPUs without a space.
 pub const SHARED: u16 = 0;
 
-/// A generation is a multiple of this; the bits below are the identifier.
+/// Generations are multiples of this; the bits below are the identifier.
 const GENERATION: u64 = 1 << 16;
 
 /// A generation and an identifier.
@@ -31,7 +31,7 @@ const GENERATION: u64 = 1 << 16;
 pub struct Context(u64);
 
 impl Context {
-    /// The context of a CPU without a space. No generation gets so far.
+    /// The context of a CPU without a space. No generation becomes so large.
     pub const NONE: Context = Context(1 << 63);
 
     /// The identifier.
@@ -45,25 +45,25 @@ impl Context {
     }
 }
 
-/// The context of a space, which changes with the generations.
+/// The context of a space, which changes from generation to generation.
 #[derive(Debug)]
 pub struct ContextId(AtomicU64);
 
 impl ContextId {
     const_fn! {
-        /// The context of a space that never ran.
+        /// The context of a space that has never run.
         pub fn new() -> Self {
             ContextId(AtomicU64::new(0))
         }
     }
 
-    /// The identifier under which TLBs may hold translations of the space; `None` if they hold
+    /// The identifier under which TLBs may hold translations of the space; `None` if there are
     /// none.
     ///
-    /// A CPU that changes entries of the space executes a full fence, and then asks under which
-    /// identifier it has to flush. A CPU to which the space comes under a new identifier executes
-    /// the fence of [`Allocator::switch`] before it reads entries. So the former sees the new
-    /// identifier, or the latter the new entries.
+    /// A CPU that changes entries of the space executes a full fence, and then reads the identifier
+    /// that it has to flush. A CPU on which the space gets a new identifier executes the fence of
+    /// [`Allocator::switch`] before it reads entries. So either the former sees the new identifier,
+    /// or the latter sees the new entries.
     #[inline]
     pub fn get(&self) -> Option<u16> {
         match self.0.load(Acquire) {

@@ -4,22 +4,22 @@ use translation::Change;
 
 use crate::Reach;
 
-/// Bytes of a base page, the least that one `sfence.vma` by address covers.
+/// The size of a base page, the smallest range that an `sfence.vma` by address covers.
 pub const PAGE_SIZE: usize = 4096;
 
-/// The ranges that a batch keeps apart.
+/// The number of separate ranges in a batch.
 pub const RANGES: usize = 4;
 
-/// The most pages that are fenced one by one; Linux's default on RISC-V
+/// The maximum number of pages that are fenced one by one: Linux's default on RISC-V
 /// (`tlb_flush_all_threshold`).
 pub const THRESHOLD: usize = 64;
 
 /// Contiguous pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Range {
-    /// The address of the first, a multiple of the page size.
+    /// The address of the first page, a multiple of the page size.
     pub start: usize,
-    /// How many base pages; a bigger leaf counts once, with the address of any of its pages.
+    /// The number of base pages; a larger leaf counts once, with the address of any of its pages.
     pub pages: usize,
 }
 
@@ -29,7 +29,7 @@ impl Range {
         (0..self.pages).map(move |page| self.start.wrapping_add(page * PAGE_SIZE))
     }
 
-    /// The number of its first page, and that of the one after its last.
+    /// The numbers of its first page, and of the page after its last.
     const fn bounds(self) -> (usize, usize) {
         let first = self.start / PAGE_SIZE;
         (first, first.saturating_add(self.pages))
@@ -49,14 +49,14 @@ impl Range {
 /// The addresses that a fence covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent<'a> {
-    /// These pages, last-level entries only (`sfence.vma` with rs1).
+    /// Only last-level entries of these pages (`sfence.vma` with rs1).
     Pages(&'a [Range]),
-    /// Every address, intermediate levels included (rs1=x0), of one ASID; of all ASIDs (rs2=x0) for
+    /// Every address, with intermediate levels (rs1=x0), of one ASID, or of all ASIDs (rs2=x0) for
     /// kernel mappings.
     Everything,
 }
 
-/// A fence that is owed.
+/// A fence that must be executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fence<'a> {
     /// The CPUs that must fence.
@@ -65,10 +65,10 @@ pub struct Fence<'a> {
     pub extent: Extent<'a>,
 }
 
-/// Gathers the debts of the changes of one operation, so that they are paid once.
+/// Gathers the fences that the changes of one operation owe, so that they are executed once.
 ///
-/// Pay before the operation returns, and before a freed frame or page-table page is used for
-/// anything else.
+/// Execute them before the operation returns, and before a freed frame or page-table page is
+/// reused.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     reach: Reach,
@@ -78,7 +78,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Nothing owed.
+    /// A batch that owes nothing.
     pub const fn new() -> Batch {
         Batch {
             reach: Reach::Nobody,
@@ -88,9 +88,9 @@ impl Batch {
         }
     }
 
-    /// Adds `change` of the pages of `range`, which concerns `reach`
-    /// ([`Policy::user`](crate::Policy::user) or [`kernel`](crate::Policy::kernel)). A table linked
-    /// or unlinked is an intermediate entry, which only a fence of everything covers.
+    /// Adds a `change` of the pages in `range`, which `reach` must see
+    /// ([`Policy::user`](crate::Policy::user) or [`kernel`](crate::Policy::kernel)). Linking or
+    /// unlinking a table changes an intermediate entry, which only a fence of everything covers.
     pub fn add(&mut self, change: Change, reach: Reach, range: Range) {
         if reach == Reach::Nobody || range.pages == 0 {
             return;
@@ -105,7 +105,7 @@ impl Batch {
         }
     }
 
-    /// The fence that is owed, `None` if none is. Call [`clear`](Batch::clear) when it is paid.
+    /// The fence that is owed, if any. Call [`clear`](Batch::clear) after it is executed.
     pub fn owed(&self) -> Option<Fence<'_>> {
         let extent = if self.everything {
             Extent::Everything
@@ -118,13 +118,13 @@ impl Batch {
         })
     }
 
-    /// Starts anew.
+    /// Makes the batch empty.
     pub fn clear(&mut self) {
         *self = Batch::new();
     }
 
     fn add_range(&mut self, mut range: Range) {
-        // Whatever the new range touches becomes part of it; the rest closes up.
+        // Ranges that the new range touches are merged into it; the others are kept.
         let mut kept = 0;
         for at in 0..self.used {
             match range.joined(self.ranges[at]) {

@@ -8,16 +8,16 @@ use loom::sync::atomic::{AtomicU64, Ordering::*, fence};
 
 use crate::CPUS_PER_WORD;
 
-/// The CPUs that ran an address space, a bit each.
+/// A bit for each CPU that has run an address space.
 ///
-/// Only those that run it now are notified of a change. One that left it is marked stale instead,
-/// once, and forgets the whole space when it comes back.
+/// Only CPUs that run it now are notified of a change. A CPU that has left it is marked stale
+/// instead, once, and forgets the whole space when it comes back.
 ///
-/// A CPU that enters announces itself (writes down somewhere that it runs the space), and then
-/// looks for its mark. A CPU that changes the space marks the others, and then looks for their
-/// announcements. A full fence lies between the two steps of both, so that at least one sees the
-/// other. If both do, the CPU runs with its mark on: so a mark spares nobody a look, and costs a
-/// CPU one fence that it did not owe.
+/// A CPU that enters announces itself (it records somewhere that it runs the space), and then looks
+/// for its mark. A CPU that changes the space marks the others, and then looks for their
+/// announcements. Both execute a full fence between the two steps, so that at least one sees the
+/// other. If both do, the CPU runs with its mark set: so a marked CPU must still be notified if it
+/// runs, and a mark may cost a CPU one unnecessary fence.
 #[derive(Debug)]
 pub struct Holders<const WORDS: usize>([Word; WORDS]);
 
@@ -25,7 +25,7 @@ pub struct Holders<const WORDS: usize>([Word; WORDS]);
 struct Word {
     /// Set by each CPU for itself when it first enters the space; never cleared.
     held: AtomicU64,
-    /// Set by the CPU that changes the space, cleared by each CPU for itself.
+    /// Set by the CPU that changes the space, and cleared by each CPU for itself.
     stale: AtomicU64,
 }
 
@@ -49,14 +49,15 @@ impl Word {
     #[cold]
     fn enter(&self, bit: u64) -> bool {
         self.held.fetch_or(bit, SeqCst);
-        // The mark goes before the CPU forgets: a change from here on finds the CPU running, or
-        // sets it again.
+        // The mark is cleared before the CPU forgets: a change after this finds the CPU running, or
+        // sets the mark again.
         let stale = self.stale.fetch_and(!bit, SeqCst) & bit != 0;
         fence(SeqCst);
         stale
     }
 
-    /// Marks the CPUs that left; hands the CPUs that run the space, as `runs` says, to `notify`.
+    /// Marks the CPUs that have left, and passes those that run the space, according to `runs`, to
+    /// `notify`.
     fn change(&self, except: u64, runs: impl Fn(u32) -> bool, mut notify: impl FnMut(u32)) {
         let mut left = 0;
         for cpu in bits(self.held.load(Relaxed) & !except) {
@@ -70,8 +71,8 @@ impl Word {
             if left & !self.stale.load(Relaxed) != 0 {
                 self.stale.fetch_or(left, SeqCst);
             }
-            // Also for a mark that stood already: its CPU may have come before another change set
-            // it.
+            // Also for a mark that was set before: its CPU may have entered before another change
+            // set it.
             fence(SeqCst);
             bits(left).filter(|&cpu| runs(cpu)).for_each(notify);
         }
@@ -79,21 +80,22 @@ impl Word {
 }
 
 impl<const WORDS: usize> Holders<WORDS> {
-    /// Nobody.
+    /// No holders.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Holders([const { Word::new() }; WORDS])
     }
 
-    /// Nobody.
+    /// No holders.
     #[cfg(loom)]
     pub fn new() -> Self {
         Holders(core::array::from_fn(|_| Word::new()))
     }
 
-    /// CPU `cpu` is about to run the space, has said so where `runs` of [`change`](Holders::change)
-    /// looks, and has executed a full fence since. On `true` it must forget the space's
-    /// translations, all of them, before it uses one. Only CPU `cpu` may call this.
+    /// Called when CPU `cpu` is about to run the space, has announced it where `runs` of
+    /// [`change`](Holders::change) looks, and has executed a full fence since. If this returns
+    /// `true`, the CPU must forget all translations of the space before it uses one. Only CPU `cpu`
+    /// may call this.
     #[inline]
     pub fn enter_space(&self, cpu: usize) -> bool {
         let (word, bit) = (&self.0[cpu / CPUS_PER_WORD], 1 << (cpu % CPUS_PER_WORD));
@@ -101,11 +103,11 @@ impl<const WORDS: usize> Holders<WORDS> {
         !current && word.enter(bit)
     }
 
-    /// Entries of the space were changed, before a full fence: hands each CPU that must forget them
-    /// now to `notify`, but not `own`, the CPU that changed them and forgets by itself. `runs` says
-    /// whether a CPU runs the space, or may.
+    /// Called after entries of the space were changed, and a full fence was executed: passes each
+    /// CPU that must forget them now to `notify`, but not `own`, the CPU that made the change and
+    /// forgets them itself. `runs` tells whether a CPU runs, or may run, the space.
     ///
-    /// Once those are done, no CPU uses an old entry.
+    /// Once the notified CPUs have done so, no CPU uses an old entry.
     pub fn change(&self, own: usize, runs: impl Fn(usize) -> bool, mut notify: impl FnMut(usize)) {
         for (first, word) in (0..).step_by(CPUS_PER_WORD).zip(&self.0) {
             let except = match own.checked_sub(first) {

@@ -4,22 +4,23 @@ use core::fmt;
 
 use translation::Change;
 
-/// Whether an entry must be invalid, and that paid for, before its new value is stored. Otherwise a
-/// CPU could write the new frame while another still reads the old one.
+/// Whether an entry must be made invalid, with a fence, before its new value is stored. Otherwise a
+/// CPU could write to the new frame while another still reads the old one.
 pub const fn breaks_first(change: Change) -> bool {
     matches!(change, Change::Replace)
 }
 
-/// The CPUs that must fence before the change may be relied on. Each value includes those above it.
+/// The CPUs that must fence before anyone may rely on the change. Each value includes those above
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
-    /// Nobody.
+    /// No CPU.
     #[default]
     Nobody,
-    /// Each CPU, if and when it traps on the address: set all bits of [`Unseen`](crate::Unseen).
+    /// Each CPU when it traps on the address: set all bits of [`Unseen`](crate::Unseen).
     OnTrap,
-    /// The CPU that made the change. Others that trap on it find a sufficient entry and owe
-    /// [`Policy::spurious`].
+    /// The CPU that made the change. Other CPUs that trap on the entry find that it is sufficient,
+    /// and owe [`Policy::spurious`].
     Local,
     /// Every CPU that may hold the entry.
     Everywhere,
@@ -28,31 +29,31 @@ pub enum Reach {
 /// New kernel mappings (`fence.kernel`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// None; a CPU that traps on one fences then.
+    /// No fence; a CPU that traps on a mapping fences then.
     Lazy,
-    /// One on every CPU after each.
+    /// A fence on every CPU after each new mapping.
     Preventive,
 }
 
-/// New user mappings, as settled.
+/// The policy for new user mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum User {
-    /// None: the hardware sees new entries by itself.
+    /// No fence: the hardware sees new entries by itself.
     Svvptc,
-    /// One local fence after each.
+    /// A local fence after each new mapping.
     Preventive,
 }
 
-/// New user mappings, as the boot parameter asks (`fence.user`).
+/// The policy for new user mappings that the boot parameter requests (`fence.user`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// `Svvptc` if the system has it, else `Preventive`.
+    /// `Svvptc` if the system has it, otherwise `Preventive`.
     Auto,
-    /// This one.
+    /// The given policy.
     This(User),
 }
 
-/// `fence.user=svvptc` was asked for on a system without the extension.
+/// `fence.user=svvptc` was requested on a system without the extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
 
@@ -63,8 +64,9 @@ impl fmt::Display for Refused {
 }
 
 impl Asked {
-    /// Resolves the request, where every hart has Svvptc or not. With the injector, entries are
-    /// hidden and found by software, so that `svvptc` may be asked for on any system.
+    /// Resolves the request; `svvptc` tells whether every hart has the extension. With the
+    /// injector, entries are hidden and found by software, so `svvptc` may be requested on any
+    /// system.
     pub const fn resolve(self, svvptc: bool, injecting: bool) -> Result<User, Refused> {
         match self {
             Asked::Auto if svvptc => Ok(User::Svvptc),
@@ -75,7 +77,7 @@ impl Asked {
     }
 }
 
-/// Both policies, settled at boot.
+/// Both policies, fixed at boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// For kernel mappings.
@@ -85,11 +87,11 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The harts that `change` of an entry in a program's half of an address space concerns.
+    /// The harts that must see a `change` of an entry in the user half of an address space.
     ///
-    /// Svvptc covers invalid to valid only. A valid entry that is widened (permission, Accessed and
-    /// Dirty under Svade) is fenced everywhere with it, since a spurious fault then fences nothing
-    /// and would come back for ever.
+    /// Svvptc only covers entries that become valid. With it, a valid entry that is widened
+    /// (permission, or Accessed and Dirty under Svade) is fenced everywhere, because a spurious
+    /// fault then executes no fence and would recur forever.
     pub const fn user(self, change: Change) -> Reach {
         match (change, self.user) {
             (Change::FillUser | Change::FillKernel | Change::LinkTable, User::Svvptc) => {
@@ -100,8 +102,8 @@ impl Policy {
             }
             (Change::Widen | Change::Touch, User::Preventive) => Reach::Local,
             (Change::Widen | Change::Touch, User::Svvptc) => Reach::Everywhere,
-            // Nothing depends on a page's age: a stale young entry hides uses until it falls out of
-            // the TLB.
+            // Nothing depends on a page's age: a stale entry with the Accessed bit hides uses only
+            // until the TLB drops it.
             (Change::Age, _) => Reach::Nobody,
             (
                 Change::Clear
@@ -115,9 +117,8 @@ impl Policy {
         }
     }
 
-    /// The harts that `change` of an entry in the kernel's half concerns. Kernel entries are
-    /// global: the
-    /// fence is for all ASIDs.
+    /// The harts that must see a `change` of an entry in the kernel half. Kernel entries are
+    /// global, so the fence covers all ASIDs.
     pub const fn kernel(self, change: Change) -> Reach {
         match (change, self.kernel) {
             (Change::FillUser | Change::FillKernel | Change::LinkTable, Kernel::Lazy) => {
@@ -127,7 +128,7 @@ impl Policy {
         }
     }
 
-    /// The CPUs that fence when a fault on a user's address finds the entry valid and sufficient.
+    /// The CPUs that fence if a fault on a user address finds a valid and sufficient entry.
     pub const fn spurious(self) -> Reach {
         match self.user {
             User::Svvptc => Reach::Nobody,

@@ -9,7 +9,7 @@ use crate::Feature::{Bti, FloatingPoint, Fpmr, Mops, Mte, Poe, PointerAuth, Sme,
 use crate::field::{Field, Rule::*, lower};
 use crate::register::*;
 
-/// A one-bit field of SME or FP8, on which all CPUs must agree.
+/// A one-bit field of SME or FP8; it is only set if all CPUs have it.
 const fn flag(name: &'static str, shift: u8) -> Field {
     lower(name, shift).width(1).rule(Exact)
 }
@@ -51,7 +51,7 @@ pub(crate) const REGISTERS: &[Description] = &[
             lower("SME", 24).el0_with(Sme),
             lower("MPAM_frac", 16),
             lower("RAS_frac", 12).guest(),
-            // Instructions on tags of addresses need nothing; tags in memory do.
+            // Instructions that operate on address tags need no support; tags in memory do.
             lower("MTE", 8).el0_beyond(1, Mte),
             lower("SSBS", 4).el0().guest(),
             lower("BT", 0).el0_with(Bti).guest(),
@@ -279,7 +279,7 @@ pub(crate) const REGISTERS: &[Description] = &[
             lower("CWG", 24).rule(HigherOrZero).el0().guest(),
             lower("ERG", 20).rule(HigherOrZero).el0().guest(),
             lower("DminLine", 16).el0().guest(),
-            // Where CPUs differ, VIPT: the policy that asks most of software.
+            // If CPUs differ, report VIPT, the policy with the most work for software.
             lower("L1Ip", 14)
                 .width(2)
                 .rule(Exact)
@@ -292,7 +292,7 @@ pub(crate) const REGISTERS: &[Description] = &[
     Description {
         register: DCZID_EL0,
         name: "DCZID_EL0",
-        // Where CPUs differ on whether DC ZVA is prohibited, it is.
+        // If CPUs differ on whether DC ZVA is prohibited, report that it is.
         fields: &[
             lower("DZP", 4).width(1).rule(Exact).absent(1).el0().guest(),
             lower("BS", 0).rule(Exact).el0().guest(),

@@ -11,9 +11,9 @@ const UNIFICATION_INNER: u32 = 21;
 const COHERENCE: u32 = 24;
 const UNIFICATION: u32 = 27;
 
-/// The CTR_EL0 that describes a CPU whose CTR_EL0 reads `cache_type` and whose CLIDR_EL1 reads
-/// `levels`: where nothing lies above the levels of coherence or unification, data need not be
-/// cleaned for instruction fetches to see it, also if CTR_EL0.IDC is clear (Arm ARM, "CTR_EL0").
+/// The CTR_EL0 value that describes a CPU with the given CTR_EL0 (`cache_type`) and CLIDR_EL1
+/// (`levels`). If its levels of coherence and unification are 0, data need not be cleaned for
+/// instruction fetches to see it, even if CTR_EL0.IDC is clear (Arm ARM, "CTR_EL0").
 pub const fn effective_cache_type(cache_type: u64, levels: u64) -> u64 {
     let unified = levels >> UNIFICATION_INNER & 7 == 0 && levels >> UNIFICATION & 7 == 0;
     if unified || levels >> COHERENCE & 7 == 0 {
@@ -24,8 +24,8 @@ pub const fn effective_cache_type(cache_type: u64, levels: u64) -> u64 {
 }
 
 impl System {
-    /// Whether reads of CTR_EL0 must trap on a CPU where it reads `raw`, because the system's value
-    /// differs. The policy of instruction caches, of which programs know nothing, may differ.
+    /// Whether reads of CTR_EL0 must trap on a CPU with the value `raw`, because the system's value
+    /// differs. A difference only in the instruction cache policy does not matter to programs.
     pub fn misreports_cache_type(&self, raw: u64) -> bool {
         let described = register::all().find(|description| description.register == CTR_EL0);
         let fields = described

@@ -4,7 +4,7 @@
 
 use crate::register::{ID_AA64ISAR1_EL1, ID_AA64PFR1_EL1, Place, place};
 
-/// A field that programs do not see where a CPU is affected.
+/// A field that is hidden from programs if a CPU is affected.
 struct Erratum {
     hidden: Place,
     affects: fn(Model) -> bool,
@@ -21,8 +21,8 @@ pub(crate) struct Model {
 pub(crate) const ARM: u64 = 0x41;
 const MICROSOFT: u64 = 0x6d;
 
-/// An MSR to PSTATE.SSBS does not bind the loads behind it (Arm's erratum 3194386 and its kin).
-/// Programs without the HWCAP ask by prctl(2), which needs no such instruction.
+/// An MSR to PSTATE.SSBS does not order later loads (Arm's erratum 3194386 and its kin). Programs
+/// that do not see the HWCAP use prctl(2), which does not need the instruction.
 const SSBS_NOT_ORDERED: &[(u64, u64)] = &[
     (ARM, 0xd0b),       // Cortex-A76
     (ARM, 0xd0c),       // Neoverse N1
@@ -56,8 +56,8 @@ const ERRATA: &[Erratum] = &[
         hidden: place(ID_AA64PFR1_EL1, "SSBS"),
         affects: |model| SSBS_NOT_ORDERED.contains(&(model.implementer(), model.part())),
     },
-    // BFMMLA may be wrong (Cortex-A510's erratum 2658417, up to r1p1 unless REVIDR_EL1 says that it
-    // is mended).
+    // BFMMLA may give wrong results (Cortex-A510's erratum 2658417, up to r1p1 unless REVIDR_EL1
+    // shows the fix).
     Erratum {
         hidden: place(ID_AA64ISAR1_EL1, "BF16"),
         affects: |model| {
@@ -70,7 +70,7 @@ const ERRATA: &[Erratum] = &[
 ];
 
 impl Model {
-    /// The CPU whose MIDR_EL1 and REVIDR_EL1 read so.
+    /// The CPU with this MIDR_EL1 and REVIDR_EL1.
     pub(crate) const fn of(midr: u64, revision: u64) -> Model {
         Model { midr, revision }
     }
@@ -89,12 +89,12 @@ impl Model {
     }
 }
 
-/// The errata that CPUs have.
+/// The errata that affect any CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Errata(u32);
 
 impl Errata {
-    /// None.
+    /// No errata.
     pub(crate) const NONE: Errata = Errata(0);
 
     /// The errata of the CPU with this MIDR_EL1 and REVIDR_EL1.
@@ -107,12 +107,12 @@ impl Errata {
         Errata(affecting.fold(0, |set, (at, _)| set | 1 << at))
     }
 
-    /// The errata of either.
+    /// The union of both.
     pub(crate) const fn with(self, other: Errata) -> Errata {
         Errata(self.0 | other.0)
     }
 
-    /// The fields that programs do not see for them.
+    /// The fields that are hidden from programs because of these errata.
     pub(crate) fn hidden(self) -> impl Iterator<Item = &'static Place> {
         ERRATA
             .iter()
@@ -121,7 +121,7 @@ impl Errata {
             .map(|(_, erratum)| &erratum.hidden)
     }
 
-    /// The errata of `other` that are not among these.
+    /// The errata in `other` that are not in `self`.
     pub(crate) const fn missing(self, other: Errata) -> Errata {
         Errata(other.0 & !self.0)
     }

@@ -1,7 +1,6 @@
 //! Features that the kernel must turn on before programs may use them.
 
-/// Something that a CPU may have and that programs can use only if the kernel saves its state or
-/// opens it to EL0.
+/// A feature that programs can use only if the kernel saves its state or enables it for EL0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Feature {
@@ -13,11 +12,11 @@ pub enum Feature {
     Sme,
     /// Memory tagging (SCTLR_EL1.ATA0, tagged memory types, tags kept with pages).
     Mte,
-    /// Pointer authentication (keys for each thread, SCTLR_EL1.EnIA and its siblings).
+    /// Pointer authentication (keys per thread, SCTLR_EL1.EnIA and its siblings).
     PointerAuth,
-    /// Branch targets (the guarded-page bit of page-table entries).
+    /// Branch target identification (the guarded-page bit of page-table entries).
     Bti,
-    /// Memory copy and set (SCTLR_EL1.MSCEn; the exceptions that migration makes).
+    /// Memory copy and set instructions (SCTLR_EL1.MSCEn; the exceptions on migration).
     Mops,
     /// Permission overlays (CPACR_EL1.E0POE, POR_EL0).
     Poe,
@@ -40,7 +39,7 @@ impl Enabled {
         Enabled(self.0 | 1 << feature as u32)
     }
 
-    /// The set with `feature` taken away.
+    /// The set without `feature`.
     pub const fn without(self, feature: Feature) -> Enabled {
         Enabled(self.0 & !(1 << feature as u32))
     }

@@ -2,29 +2,29 @@
 
 use crate::Feature;
 
-/// How the values of two CPUs make one that is safe on both.
+/// How the values of two CPUs are combined into one that is safe on both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// The lower value: most fields, where a higher value adds to the features of a lower one.
+    /// The lower value: for most fields, a higher value adds features to those of a lower one.
     Lower,
-    /// The higher value: fields that warn of something.
+    /// The higher value: for fields that report a restriction.
     Higher,
     /// The higher value, but zero ("not reported") if either is zero.
     HigherOrZero,
-    /// The common value; where CPUs differ, the field's `absent` value.
+    /// The common value; if the CPUs differ, the field's `absent` value.
     Exact,
 }
 
 /// The readers that see the sanitised value; all others see the `absent` value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visibility {
-    /// Nobody.
+    /// No readers.
     Never,
-    /// Everybody.
+    /// All readers.
     Always,
-    /// Everybody for whom the kernel has turned this on.
+    /// Readers for which the kernel has enabled this feature.
     With(Feature),
-    /// Everybody, but no higher value than this unless the kernel has turned it on.
+    /// All readers, but a value above this one only if the kernel has enabled the feature.
     Beyond(i64, Feature),
 }
 
@@ -33,15 +33,15 @@ pub enum Visibility {
 pub struct Field {
     /// The name in the Arm ARM, as Linux spells it.
     pub name: &'static str,
-    /// Its lowest bit.
+    /// The lowest bit.
     pub shift: u8,
-    /// Its bits, 1 to 4.
+    /// The number of bits, 1 to 4.
     pub width: u8,
-    /// Whether the value is two's complement (−1 is then less than 0).
+    /// Whether the value is in two's complement (so that −1 is less than 0).
     pub signed: bool,
     /// How the values of two CPUs are combined.
     pub rule: Rule,
-    /// The value that promises nothing, as the bits of the field.
+    /// The value that promises nothing, as the field's bits.
     pub absent: u64,
     /// Its visibility for programs.
     pub el0: Visibility,
@@ -49,7 +49,7 @@ pub struct Field {
     pub guest: Visibility,
 }
 
-/// An unsigned 4-bit field of which the lower value is safe, 0 means absent, and which nobody sees.
+/// An unsigned 4-bit field for which the lower value is safe and 0 means absent. No reader sees it.
 pub(crate) const fn lower(name: &'static str, shift: u8) -> Field {
     Field {
         name,
@@ -97,7 +97,7 @@ impl Field {
         }
     }
 
-    /// Seen by programs up to `most`, above that only where this is turned on.
+    /// Shows programs values up to `most`, and higher ones only if `feature` is enabled.
     pub(crate) const fn el0_beyond(self, most: i64, feature: Feature) -> Field {
         Field {
             el0: Visibility::Beyond(most, feature),
@@ -112,7 +112,7 @@ impl Field {
         }
     }
 
-    /// Seen by programs and by guests where this is turned on for them.
+    /// Shows the field to programs and guests for which `feature` is enabled.
     pub(crate) const fn with(self, feature: Feature) -> Field {
         Field {
             guest: Visibility::With(feature),
@@ -120,7 +120,7 @@ impl Field {
         }
     }
 
-    /// The bits that the field takes in its register.
+    /// The mask of the field's bits in the register.
     pub const fn mask(&self) -> u64 {
         ((1 << self.width) - 1) << self.shift
     }
@@ -142,8 +142,8 @@ impl Field {
         register & !self.mask() | value << self.shift & self.mask()
     }
 
-    /// The value, as bits of the field, that is safe on two CPUs of which one's register reads `a`,
-    /// the other's `b`.
+    /// The field value that is safe on two CPUs, one with the register value `a`, the other with
+    /// `b`.
     pub const fn safe(&self, a: u64, b: u64) -> u64 {
         let (x, y) = (self.get(a), self.get(b));
         let (low, high) = if x < y { (x, y) } else { (y, x) };

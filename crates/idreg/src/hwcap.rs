@@ -6,11 +6,11 @@ use crate::{El0View, System};
 /// Bit 11 of AT_HWCAP: reads of ID registers are emulated.
 const CPUID: u64 = 1 << 11;
 
-/// The words of the auxiliary vector about instructions.
+/// The words of the auxiliary vector that describe CPU features.
 ///
 /// They are derived from the ID registers that EL0 sees, so that the two never disagree: features
-/// that the kernel has not enabled are in neither. HWCAP_EVTSTRM is not among them: it is about the
-/// kernel's timer, not about the CPU.
+/// that the kernel has not enabled are in neither. HWCAP_EVTSTRM is not included: it describes the
+/// kernel's timer, not the CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hwcaps {
     /// AT_HWCAP.
@@ -19,7 +19,7 @@ pub struct Hwcaps {
     pub hwcap2: u64,
 }
 
-/// A bit that is set when a field has at least some value.
+/// A bit that is set if a field has at least some value.
 struct Capability {
     bit: u32,
     name: &'static str,
@@ -45,8 +45,7 @@ impl Hwcaps {
         }
     }
 
-    /// The HWCAPs of AArch32 programs (other bits with other meanings); none where AArch32 is not
-    /// at EL0.
+    /// The HWCAPs of AArch32 programs, which are defined separately; empty if EL0 has no AArch32.
     pub fn compat(system: &System, view: &El0View) -> Hwcaps {
         if !system.aarch32_el0() {
             return Hwcaps::default();
@@ -66,8 +65,7 @@ impl Hwcaps {
         }
     }
 
-    /// The names of the set bits in the order of the bits, as `/proc/cpuinfo` lists them for
-    /// AArch64.
+    /// The names of the set bits in bit order, as `/proc/cpuinfo` lists them for AArch64.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let cpuid = (self.hwcap & CPUID != 0).then_some("cpuid");
         let (low, high) =
@@ -90,7 +88,7 @@ fn bits(table: &[Capability], view: &El0View) -> u64 {
     present.fold(0, |word, capability| word | 1 << capability.bit)
 }
 
-/// The names of the bits set in `word`; a bit that has several ways to be set is named once.
+/// The names of the bits set in `word`; a bit that can be set for several reasons is named once.
 fn names(table: &'static [Capability], word: u64) -> impl Iterator<Item = &'static str> {
     let first = |at: usize| at == 0 || table[at - 1].bit != table[at].bit;
     let set = table
@@ -100,7 +98,7 @@ fn names(table: &'static [Capability], word: u64) -> impl Iterator<Item = &'stat
     set.map(|(_, capability)| capability.name)
 }
 
-/// AT_HWCAP, in the order of its bits (Linux: `arch/arm64/include/uapi/asm/hwcap.h`).
+/// AT_HWCAP, in bit order (Linux: `arch/arm64/include/uapi/asm/hwcap.h`).
 const HWCAP: &[Capability] = &[
     capability(0, "fp", place(ID_AA64PFR0_EL1, "FP"), 0),
     capability(1, "asimd", place(ID_AA64PFR0_EL1, "AdvSIMD"), 0),
@@ -138,7 +136,7 @@ const HWCAP: &[Capability] = &[
     capability(31, "pacg", place(ID_AA64ISAR2_EL1, "GPA3"), 1),
 ];
 
-/// AT_HWCAP2, likewise.
+/// AT_HWCAP2, in the same way.
 const HWCAP2: &[Capability] = &[
     capability(0, "dcpodp", place(ID_AA64ISAR1_EL1, "DPB"), 2),
     capability(1, "sve2", place(ID_AA64ZFR0_EL1, "SVEver"), 1),
@@ -210,7 +208,7 @@ const HWCAP2: &[Capability] = &[
 /// TLS, division in both instruction sets and LPAE's atomic double-word loads (bits 1, 2, 4, 7, 15,
 /// 17, 18, 20).
 const COMPAT_BASE: u64 = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 7 | 1 << 15 | 1 << 17 | 1 << 18 | 1 << 20;
-/// The bit of Advanced SIMD, which three fields must agree on.
+/// The bit of Advanced SIMD, which depends on three fields.
 const COMPAT_NEON: u32 = 12;
 
 /// AT_HWCAP of AArch32 programs (`COMPAT_HWCAP_*`).

@@ -18,8 +18,8 @@ pub struct Mrs {
 }
 
 impl Mrs {
-    /// Decodes an A64 instruction word (Arm ARM, MRS: `1101 0101 0011 o0 op1 CRn CRm op2 Rt`). An
-    /// A32 or T32 word must not come here: it could look like one.
+    /// Decodes an A64 instruction word (Arm ARM, MRS: `1101 0101 0011 o0 op1 CRn CRm op2 Rt`). The
+    /// caller must not pass an A32 or T32 word, which could look like one.
     #[inline]
     pub const fn from_instruction(word: u32) -> Option<Mrs> {
         if word & 0xfff0_0000 != 0xd530_0000 {
@@ -55,8 +55,8 @@ impl Mrs {
         })
     }
 
-    /// The register in the 16 bits that the instruction has for it: Op0, Op1, CRn, CRm, Op2 from
-    /// the highest down. KVM's register numbers hold it too (`KVM_REG_ARM64_SYSREG`).
+    /// The register in the 16 bits of the instruction: Op0, Op1, CRn, CRm, Op2 from the highest
+    /// down. KVM's register numbers contain it too (`KVM_REG_ARM64_SYSREG`).
     #[inline]
     pub const fn encoding(self) -> u16 {
         let (op0, op1, crn) = (
@@ -67,7 +67,7 @@ impl Mrs {
         op0 << 14 | op1 << 11 | crn << 7 | (self.crm as u16 & 15) << 3 | self.op2 as u16 & 7
     }
 
-    /// The instruction word that reads so.
+    /// The instruction word of this read.
     #[inline]
     pub const fn to_instruction(self) -> u32 {
         0xd530_0000 | (self.encoding() as u32) << 5 | self.rt as u32 & 31

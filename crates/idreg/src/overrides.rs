@@ -5,14 +5,14 @@ use core::fmt;
 use crate::register;
 use crate::{Field, Raw};
 
-/// Why a field is not overridden.
+/// Why an override is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// No register and field, `REGISTER.FIELD`, have this name.
+    /// There is no register and field of this name (`REGISTER.FIELD`).
     Unknown,
-    /// The value is no number of the field.
+    /// The value is not a valid number for the field.
     Value,
-    /// The CPU lacks the features of the value; this is its own value.
+    /// The CPU lacks the features that the value promises; this is its own value.
     Lacking(i64),
 }
 
@@ -27,12 +27,12 @@ impl fmt::Display for Refused {
 }
 
 impl Raw {
-    /// Gives the field `name` (as `ID_AA64MMFR1_EL1.HAFDBS`) a `value` that promises no more than
-    /// the CPU's own: a decimal number, negative where the field is signed, or hexadecimal after
-    /// `0x`.
+    /// Sets the field `name` (such as `ID_AA64MMFR1_EL1.HAFDBS`) to a `value` that promises no more
+    /// than the CPU's own: a decimal number, which may be negative for a signed field, or
+    /// hexadecimal after `0x`.
     ///
     /// # Errors
-    /// [`Refused`], and nothing is changed.
+    /// [`Refused`]; then nothing is changed.
     pub fn restrict(&mut self, name: &str, value: &str) -> Result<(), Refused> {
         let (register, field) = find(name).ok_or(Refused::Unknown)?;
         let wanted = parse(field, value).ok_or(Refused::Value)?;
@@ -53,7 +53,7 @@ fn find(name: &str) -> Option<(register::Register, &'static Field)> {
     Some((described.register, field))
 }
 
-/// A number as bits of the field.
+/// Parses a number into the field's bits.
 fn parse(field: &Field, text: &str) -> Option<u64> {
     let number = match text.strip_prefix("0x") {
         Some(digits) => i64::from_str_radix(digits, 16).ok()?,
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(raw.get(ID_AA64MMFR1_EL1), 0x1011);
     }
 
-    /// TGran4: -1 is none, 0 is some.
+    /// TGran4: -1 means absent, 0 present.
     #[test]
     fn signed_fields_take_negative_numbers() {
         let mut raw = Raw::new();
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(more, Err(Refused::Lacking(-1)));
     }
 
-    /// The larger granule of the caches is the safe one.
+    /// The larger cache granule is the safe one.
     #[test]
     fn what_is_safe_may_be_more() {
         let mut raw = Raw::new();

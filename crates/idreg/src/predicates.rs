@@ -3,7 +3,7 @@
 use crate::register::*;
 use crate::{Feature, System};
 
-/// The sanitised value of a field, found at compile time.
+/// The sanitised value of a field, which is located at compile time.
 macro_rules! field {
     ($system:expr, $register:ident, $name:literal) => {
         $system.field(const { place($register, $name) })
@@ -11,7 +11,7 @@ macro_rules! field {
 }
 
 impl System {
-    /// Whether all CPUs have `feature`; whether programs get it is the kernel's choice
+    /// Whether all CPUs have `feature`; whether programs may use it is the kernel's choice
     /// ([`Enabled`](crate::Enabled)).
     pub const fn has(&self, feature: Feature) -> bool {
         match feature {
@@ -39,12 +39,12 @@ impl System {
         field!(self, ID_AA64MMFR1_EL1, "HAFDBS") >= 2
     }
 
-    /// FEAT_PAN: the kernel can be kept from user pages (PSTATE.PAN).
+    /// FEAT_PAN: the kernel can be denied access to user pages (PSTATE.PAN).
     pub const fn pan(&self) -> bool {
         field!(self, ID_AA64MMFR1_EL1, "PAN") >= 1
     }
 
-    /// FEAT_PAN3: PAN also holds for pages that EL0 may only execute (SCTLR_EL1.EPAN).
+    /// FEAT_PAN3: PAN also applies to pages that EL0 may only execute (SCTLR_EL1.EPAN).
     pub const fn epan(&self) -> bool {
         field!(self, ID_AA64MMFR1_EL1, "PAN") >= 3
     }
@@ -69,13 +69,13 @@ impl System {
         field!(self, ID_AA64PFR0_EL1, "EL1") >= 2
     }
 
-    /// Data of programs can be big-endian on every CPU: those of all levels, or theirs alone.
+    /// Programs can use big-endian data on every CPU: at all exception levels, or at EL0 only.
     pub const fn mixed_endian_el0(&self) -> bool {
         field!(self, ID_AA64MMFR0_EL1, "BIGEND") >= 1
             || field!(self, ID_AA64MMFR0_EL1, "BIGENDEL0") >= 1
     }
 
-    /// Bits of an ASID: 8 or 16.
+    /// The number of bits in an ASID: 8 or 16.
     pub const fn asid_bits(&self) -> u32 {
         if field!(self, ID_AA64MMFR0_EL1, "ASIDBITS") >= 2 {
             16
@@ -84,7 +84,7 @@ impl System {
         }
     }
 
-    /// Bits of a VMID: 8 or 16.
+    /// The number of bits in a VMID: 8 or 16.
     pub const fn vmid_bits(&self) -> u32 {
         if field!(self, ID_AA64MMFR1_EL1, "VMIDBits") >= 2 {
             16
@@ -93,13 +93,13 @@ impl System {
         }
     }
 
-    /// The encoded size of physical addresses, as TCR_EL1.IPS and VTCR_EL2.PS have it too.
+    /// The encoded size of physical addresses, in the encoding of TCR_EL1.IPS and VTCR_EL2.PS.
     pub const fn pa_range(&self) -> u64 {
         field!(self, ID_AA64MMFR0_EL1, "PARANGE") as u64
     }
 
-    /// Bits of a physical address, 32 to 56. Values that the Arm ARM has not given a meaning count
-    /// as the highest that has one.
+    /// The number of bits in a physical address, 32 to 56. Reserved values count as the highest
+    /// defined one.
     pub const fn pa_bits(&self) -> u32 {
         match self.pa_range() {
             0 => 32,
@@ -126,17 +126,17 @@ impl System {
         }
     }
 
-    /// EL2 is there.
+    /// EL2 exists.
     pub const fn el2(&self) -> bool {
         field!(self, ID_AA64PFR0_EL1, "EL2") >= 1
     }
 
-    /// FEAT_VHE: a kernel can live at EL2.
+    /// FEAT_VHE: a kernel can run at EL2.
     pub const fn vhe(&self) -> bool {
         field!(self, ID_AA64MMFR1_EL1, "VH") >= 1
     }
 
-    /// FEAT_E2H0: HCR_EL2.E2H can be 0, so that a kernel at EL2 need not be a VHE one.
+    /// FEAT_E2H0: HCR_EL2.E2H can be 0, so that a kernel at EL2 need not use VHE.
     pub const fn e2h0(&self) -> bool {
         field!(self, ID_AA64MMFR4_EL1, "E2H0") >= 0
     }
@@ -161,32 +161,31 @@ impl System {
         self.has(Feature::Mte)
     }
 
-    /// FEAT_MTE3: tags can be checked synchronously for loads alone.
+    /// FEAT_MTE3: tags can be checked synchronously for loads only.
     pub const fn mte_asymmetric(&self) -> bool {
         field!(self, ID_AA64PFR1_EL1, "MTE") >= 3
     }
 
-    /// FEAT_PAuth: addresses can be signed, by the same algorithm on all CPUs.
+    /// FEAT_PAuth: addresses can be signed, with the same algorithm on all CPUs.
     pub const fn address_auth(&self) -> bool {
         field!(self, ID_AA64ISAR1_EL1, "APA") >= 1
             || field!(self, ID_AA64ISAR1_EL1, "API") >= 1
             || field!(self, ID_AA64ISAR2_EL1, "APA3") >= 1
     }
 
-    /// FEAT_PAuth: whatever is not an address can be signed too (PACGA), by the same algorithm on
-    /// all CPUs.
+    /// FEAT_PAuth: other data can be signed (PACGA), with the same algorithm on all CPUs.
     pub const fn generic_auth(&self) -> bool {
         field!(self, ID_AA64ISAR1_EL1, "GPA") >= 1
             || field!(self, ID_AA64ISAR1_EL1, "GPI") >= 1
             || field!(self, ID_AA64ISAR2_EL1, "GPA3") >= 1
     }
 
-    /// The GIC's CPU interface is reached by system registers.
+    /// The GIC's CPU interface is accessed through system registers.
     pub const fn gic_registers(&self) -> bool {
         field!(self, ID_AA64PFR0_EL1, "GIC") >= 1
     }
 
-    /// FEAT_E0PD: EL0 can be kept from half of the address space at once.
+    /// FEAT_E0PD: EL0 can be denied access to half of the address space at once.
     pub const fn e0pd(&self) -> bool {
         field!(self, ID_AA64MMFR2_EL1, "E0PD") >= 1
     }
@@ -196,12 +195,12 @@ impl System {
         field!(self, ID_AA64MMFR2_EL1, "CnP") >= 1
     }
 
-    /// FEAT_TLBIRANGE: one TLBI for a range.
+    /// FEAT_TLBIRANGE: one TLBI can cover a range.
     pub const fn tlbi_range(&self) -> bool {
         field!(self, ID_AA64ISAR0_EL1, "TLB") >= 2
     }
 
-    /// FEAT_TTL: a TLBI may name the level of the entry.
+    /// FEAT_TTL: a TLBI can name the level of the entry.
     pub const fn tlbi_level(&self) -> bool {
         field!(self, ID_AA64MMFR2_EL1, "TTL") >= 1
     }
@@ -216,7 +215,7 @@ impl System {
         field!(self, ID_AA64MMFR2_EL1, "FWB") >= 1
     }
 
-    /// FEAT_HCX: HCRX_EL2 is there.
+    /// FEAT_HCX: HCRX_EL2 exists.
     pub const fn hcrx(&self) -> bool {
         field!(self, ID_AA64MMFR1_EL1, "HCX") >= 1
     }
@@ -241,12 +240,12 @@ impl System {
         field!(self, ID_AA64PFR1_EL1, "SSBS") >= 2
     }
 
-    /// The smallest data cache line, in bytes.
+    /// The size of the smallest data cache line in bytes.
     pub const fn data_line(&self) -> usize {
         4 << field!(self, CTR_EL0, "DminLine")
     }
 
-    /// The smallest instruction cache line, in bytes.
+    /// The size of the smallest instruction cache line in bytes.
     pub const fn instruction_line(&self) -> usize {
         4 << field!(self, CTR_EL0, "IminLine")
     }
@@ -256,8 +255,8 @@ impl System {
         field!(self, CTR_EL0, "IDC") == 1
     }
 
-    /// An instruction cache holds a frame by its physical address, so that invalidating one of its
-    /// virtual addresses is enough (CTR_EL0.L1Ip).
+    /// Instruction caches are indexed by physical address, so that invalidating one virtual address
+    /// of a frame is enough (CTR_EL0.L1Ip).
     pub const fn instructions_by_phys(&self) -> bool {
         field!(self, CTR_EL0, "L1Ip") == 3
     }
@@ -267,7 +266,7 @@ impl System {
         field!(self, CTR_EL0, "DIC") == 1
     }
 
-    /// The block size of DC ZVA in bytes, if DC ZVA may be used and is the same on all CPUs.
+    /// The block size of DC ZVA in bytes, if it may be used and has the same size on all CPUs.
     pub const fn zeroed_block(&self) -> Option<usize> {
         match (
             field!(self, DCZID_EL0, "DZP"),

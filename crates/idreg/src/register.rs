@@ -2,46 +2,46 @@
 
 use crate::{Field, aarch32, aarch64};
 
-/// A register that this crate knows, as an index into the values of a CPU.
+/// A register known to this crate, as an index into the values of a CPU.
 ///
-/// The ID space Op0=3, Op1=0, CRn=0, CRm=0..=7 takes the first 64 places (CRm × 8 + Op2); two
-/// registers that EL0 may read directly, but that must be sanitised too, follow.
+/// The ID space Op0=3, Op1=0, CRn=0, CRm=0..=7 has the first 64 indices (CRm × 8 + Op2). Two
+/// registers follow that EL0 may read directly, but that must be sanitised too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Register(u8);
 
-/// How many registers there are.
+/// The number of registers.
 pub const COUNT: usize = 66;
-/// How many of them are in the ID space.
+/// The number of registers in the ID space.
 pub const ID_SPACE: usize = 64;
 
 impl Register {
-    /// The register Op0=3, Op1=0, CRn=0 with these fields; of each, the low 3 bits count.
+    /// The register Op0=3, Op1=0, CRn=0 with these fields; only the low 3 bits of each count.
     pub const fn id(crm: u8, op2: u8) -> Register {
         Register(crm % 8 * 8 + op2 % 8)
     }
 
-    /// Its place among the values of a CPU.
+    /// Its index into the values of a CPU.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// CRm of a register of the ID space.
+    /// CRm of a register in the ID space.
     pub const fn crm(self) -> u8 {
         self.0 / 8
     }
 
-    /// Op2 of a register of the ID space.
+    /// Op2 of a register in the ID space.
     pub const fn op2(self) -> u8 {
         self.0 % 8
     }
 
-    /// Whether the register describes AArch32, so that its value is UNKNOWN on a CPU that has none.
+    /// Whether the register describes AArch32; then its value is UNKNOWN on a CPU without AArch32.
     pub const fn is_aarch32(self) -> bool {
         matches!(self.crm(), 1..=3)
     }
 }
 
-/// A register and its fields. Bits of the register that are in no field read as zero everywhere.
+/// A register and its fields. Bits that are in no field always read as zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Description {
     /// The register.
@@ -99,8 +99,7 @@ pub(crate) struct Place {
     pub field: Field,
 }
 
-/// The field `name` of `register`. A mistake in either fails to compile, where this is evaluated at
-/// compile time.
+/// The field `name` of `register`. If either is wrong, evaluation at compile time fails.
 pub(crate) const fn place(register: Register, name: &str) -> Place {
     let tables = [aarch64::REGISTERS, aarch32::REGISTERS];
     let mut table = 0;

@@ -8,7 +8,7 @@ use crate::register::{ID_AA64PFR1_EL1, MIDR_EL1, Place, place};
 
 pub(crate) const SSBS: Place = place(ID_AA64PFR1_EL1, "SSBS");
 
-/// CPUs that never bypass a store so, by implementer and part.
+/// CPUs that never bypass a store, by implementer and part.
 const UNAFFECTED: &[(u64, u64)] = &[
     (ARM, 0xd03),      // Cortex-A53
     (ARM, 0xd04),      // Cortex-A35
@@ -21,19 +21,19 @@ const UNAFFECTED: &[(u64, u64)] = &[
 const BROADCOM: u64 = 0x42;
 const QUALCOMM: u64 = 0x51;
 
-/// What programs can do about it. Of several CPUs the worst counts, which is the greatest.
+/// What programs can do about it. With several CPUs, the worst (the greatest) counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StoreBypass {
     /// The CPUs do not bypass stores.
     Unaffected,
     /// PSTATE.SSBS forbids it (FEAT_SSBS).
     Mitigated,
-    /// Nothing forbids it. Firmware that could (SMCCC_ARCH_WORKAROUND_2) is not asked.
+    /// Nothing forbids it. Firmware that could (SMCCC_ARCH_WORKAROUND_2) is not called.
     Vulnerable,
 }
 
 impl StoreBypass {
-    /// That of one CPU.
+    /// The state of one CPU.
     pub(crate) fn of(cpu: &Raw) -> StoreBypass {
         let model = Model::of(cpu.get(MIDR_EL1), 0);
         if UNAFFECTED.contains(&(model.implementer(), model.part())) {

@@ -29,8 +29,8 @@ impl Raw {
         self.values[register.index()]
     }
 
-    /// The value of `register` that the kernel uses. The AArch32 registers of a CPU without AArch32
-    /// are UNKNOWN and count as zero.
+    /// The value of `register` as the kernel uses it. The AArch32 registers of a CPU without
+    /// AArch32 are UNKNOWN and count as zero.
     fn visible(&self, register: Register) -> u64 {
         const EL0: Place = place(ID_AA64PFR0_EL1, "EL0");
         let aarch32 = EL0.field.get(self.get(EL0.register)) >= 2;
@@ -52,10 +52,10 @@ impl Default for Raw {
     }
 }
 
-/// The sanitised registers: values that are safe on every CPU folded in so far.
+/// The sanitised registers, whose values are safe on every CPU folded in so far.
 ///
-/// The order of CPUs does not matter, and folding in the same CPU twice changes nothing. Settle it
-/// before programs run, and let a CPU that comes later pass [`admit`](System::admit) instead.
+/// The order of CPUs does not matter, and folding in the same CPU twice changes nothing. All CPUs
+/// are folded in before programs run; a CPU that comes later must pass [`admit`](System::admit).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
     values: [u64; COUNT],
@@ -64,16 +64,16 @@ pub struct System {
     empty: bool,
 }
 
-/// Something that was promised and that a CPU lacks.
+/// A promised feature that a CPU lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missing {
     /// The register's name.
     pub register: &'static str,
     /// The field's name.
     pub field: &'static str,
-    /// The sanitised value, sign-extended where the field is signed.
+    /// The sanitised value, sign-extended if the field is signed.
     pub promised: i64,
-    /// The CPU's value, likewise.
+    /// The CPU's value, sign-extended if the field is signed.
     pub found: i64,
 }
 
@@ -88,7 +88,7 @@ impl fmt::Display for Missing {
 }
 
 impl System {
-    /// No CPU yet. Every field reads as zero until the first is folded in.
+    /// No CPU yet. Every field reads as zero until the first one is folded in.
     pub const fn new() -> System {
         System {
             values: [0; COUNT],
@@ -111,8 +111,8 @@ impl System {
         self.empty = false;
     }
 
-    /// Whether a CPU that comes up after the system was settled keeps all promises: whether folding
-    /// it in would change nothing. If not, the CPU must not come online.
+    /// Checks that a CPU that comes up later keeps all promises: folding it in would change
+    /// nothing. If not, the CPU must not come online.
     pub fn admit(&self, cpu: &Raw) -> Result<(), Missing> {
         for (description, field) in fields() {
             let (promised, visible) = (
@@ -136,7 +136,7 @@ impl System {
                 found: SSBS.field.get(cpu.get(SSBS.register)),
             });
         }
-        // Programs were shown a feature that an erratum of the late CPU breaks.
+        // Programs have seen a feature that an erratum of the late CPU breaks.
         match self.errata.missing(cpu.errata()).hidden().next() {
             None => Ok(()),
             Some(place) => Err(Missing {
@@ -148,8 +148,8 @@ impl System {
         }
     }
 
-    /// The highest value that programs see of this field of `register`, for which the kernel has
-    /// turned on `enabled`; none if it is hidden from them, also for an erratum of a CPU.
+    /// The highest value of a field of `register` that programs see, if the kernel has enabled
+    /// `enabled`; None if the field is hidden from them, which may be because of an erratum.
     pub(crate) fn shown_to_programs(
         &self,
         register: Register,
@@ -174,8 +174,8 @@ impl System {
     }
 
     /// The value that a guest with the features `enabled` reads from `register`: the sanitised
-    /// value of the fields that it sees, others as absent. The features that a virtual machine adds
-    /// by itself (its GIC, its IPA size) are missing in it.
+    /// value of the fields that it sees, and the absent value of others. It lacks the features that
+    /// a virtual machine adds itself (its GIC, its IPA size).
     pub fn guest_value(&self, register: Register, enabled: Enabled) -> u64 {
         let described = register::all().find(|description| description.register == register);
         described.map_or(0, |description| {
@@ -184,8 +184,8 @@ impl System {
         })
     }
 
-    /// The highest value that a reader that is given the features `enabled` sees of a field of this
-    /// visibility; none if it is hidden.
+    /// The highest value of a field with this visibility that a reader with the features `enabled`
+    /// sees; None if it is hidden.
     const fn shown(&self, visibility: Visibility, enabled: Enabled) -> Option<i64> {
         match visibility {
             Visibility::Never => None,
@@ -212,7 +212,7 @@ impl Default for System {
     }
 }
 
-/// `value` with no field higher than `most` says, and hidden fields as absent.
+/// `value` with each field limited to what `most` returns, and hidden fields absent.
 pub(crate) fn show(
     value: u64,
     description: &Description,

@@ -4,18 +4,18 @@ use crate::register::{self, CTR_EL0, ID_SPACE, MIDR_EL1, MPIDR_EL1, REVIDR_EL1};
 use crate::system::show;
 use crate::{Enabled, Field, Mrs, Register, System};
 
-/// The value of MPIDR_EL1 at EL0: only its RES1 bit. The number of the CPU stays the kernel's
-/// affair, as on Linux.
+/// The value of MPIDR_EL1 at EL0, with only its RES1 bit: the CPU's number is not shown, as on
+/// Linux.
 pub const MPIDR_AT_EL0: u64 = 1 << 31;
 
-/// The registers that EL0 can read: all of CRm=2..=7, and three of CRm=0.
+/// The registers that EL0 can read: all with CRm=2..=7, and three with CRm=0.
 const READABLE: u64 =
     !0 << (2 * 8) | 1 << MIDR_EL1.index() | 1 << MPIDR_EL1.index() | 1 << REVIDR_EL1.index();
 
 /// The values that programs read from ID registers, computed in advance.
 ///
-/// Each CPU holds its own view, since MIDR_EL1 is the CPU's own; all else is the same on all CPUs.
-/// So an emulated read is one load from memory that nobody writes.
+/// Each CPU has its own view, since MIDR_EL1 differs between CPUs; everything else is the same. So
+/// an emulated read is one load from memory that nobody writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[repr(align(64))]
 pub struct El0View {
@@ -24,12 +24,12 @@ pub struct El0View {
 }
 
 impl El0View {
-    /// The view of a CPU whose MIDR_EL1 reads `midr`, in a `system` of whose features the kernel
-    /// has turned on `enabled`.
+    /// The view of a CPU with the MIDR_EL1 `midr`, in a `system` of which the kernel has enabled
+    /// the features `enabled`.
     ///
-    /// A field that programs may see holds the sanitised value, all others their absent value; what
-    /// is not enabled is absent. REVIDR_EL1 reads as zero, as on Linux: it means nothing without
-    /// the MIDR_EL1 of the same CPU.
+    /// Fields that programs may see have the sanitised value, all others their absent value, as do
+    /// features that are not enabled. REVIDR_EL1 reads as zero, as on Linux, since it means nothing
+    /// without the MIDR_EL1 of the same CPU.
     pub fn new(system: &System, enabled: Enabled, midr: u64) -> El0View {
         let mut values = [0; ID_SPACE];
         values[MIDR_EL1.index()] = midr;
@@ -50,13 +50,13 @@ impl El0View {
         }
     }
 
-    /// The value that `mrs` reads at EL0, or `None` if it is undefined there: outside Op0=3, Op1=0,
-    /// CRn=0, CRm=2..=7 and MIDR_EL1, MPIDR_EL1, REVIDR_EL1; and CTR_EL0, which traps only on a CPU
-    /// whose own value differs from the system's.
+    /// The value that `mrs` reads at EL0, or `None` if it is undefined there. Defined are Op0=3,
+    /// Op1=0, CRn=0, CRm=2..=7 and MIDR_EL1, MPIDR_EL1, REVIDR_EL1; and CTR_EL0, which traps only
+    /// on a CPU whose own value differs from the system's.
     #[inline]
     pub const fn emulate(&self, mrs: Mrs) -> Option<u64> {
-        // Op0=3, Op1=0, CRn=0, CRm below 8: all but the low 6 bits of the encoding are fixed, and
-        // these are the place.
+        // With Op0=3, Op1=0, CRn=0 and CRm below 8, all but the low 6 bits of the encoding are
+        // fixed, and these are the index.
         let (encoding, place) = (mrs.encoding(), mrs.encoding() as usize % ID_SPACE);
         if encoding / ID_SPACE as u16 != 3 << 8 || READABLE >> place & 1 == 0 {
             return self.emulate_cache_type(encoding);

@@ -18,7 +18,7 @@ const SRE: u16 = encoding(0, 12, 12, 5);
 const IGRPEN0: u16 = encoding(0, 12, 12, 6);
 const IGRPEN1: u16 = encoding(0, 12, 12, 7);
 
-/// A field of ICH_VMCR_EL2: where it begins, and its greatest value.
+/// A field of ICH_VMCR_EL2: its lowest bit, and its maximum value.
 #[derive(Clone, Copy)]
 struct Field(u32, u64);
 const ENABLE_0: Field = Field(0, 1);
@@ -29,17 +29,17 @@ const POINT_1: Field = Field(18, 7);
 const POINT_0: Field = Field(21, 7);
 const MASK: Field = Field(24, 0xff);
 
-/// ICC_SRE_EL1: system registers are the only way to the interface.
+/// ICC_SRE_EL1: the interface is accessed only through system registers.
 const SYSTEM_REGISTERS: u64 = 0b111;
 
-/// The hardware's limits.
+/// What the hardware supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Bits of a priority.
+    /// The number of bits in a priority.
     pub priority_bits: u64,
-    /// Bits of an interrupt's number, as ICC_CTLR_EL1.IDbits says it.
+    /// The number of bits in an interrupt number, encoded as in ICC_CTLR_EL1.IDbits.
     pub number_bits: u64,
-    /// ICC_CTLR_EL1's SEIS and A3V, in place.
+    /// SEIS and A3V at their positions in ICC_CTLR_EL1.
     pub others: u64,
 }
 
@@ -60,7 +60,7 @@ pub struct CpuInterface {
 }
 
 impl CpuInterface {
-    /// At reset, of hardware that can do this.
+    /// The interface at reset, on hardware with these limits.
     pub fn new(limits: Limits) -> Self {
         CpuInterface {
             limits,
@@ -68,7 +68,7 @@ impl CpuInterface {
         }
     }
 
-    /// Whether there is a register of this encoding (op0 and behind it, as MRS has them).
+    /// Whether a register with this encoding exists (the fields from op0 on, as in MRS).
     pub fn has(register: u16) -> bool {
         matches!(register, PMR | BPR0 | AP0R0..=AP0R3 | AP1R0..=AP1R3 | BPR1..=IGRPEN1)
     }
@@ -131,7 +131,7 @@ impl CpuInterface {
         Ok(())
     }
 
-    /// The register of active priorities with an encoding; there are as many as priorities need.
+    /// The active priorities register with an encoding; there are as many as the priorities need.
     fn priorities(&mut self, register: u16) -> Result<&mut u64, Refused> {
         let (group, at) = match register {
             AP0R0..=AP0R3 => (0, register - AP0R0),

@@ -5,7 +5,7 @@ use affinity::Affinity;
 use crate::registers::{self, Access, Accessed, Effect, ZERO};
 use crate::{MAX, PRIVATE, Shared};
 
-/// Length of the frame, in bytes.
+/// The length of the frame in bytes.
 pub const LEN: u64 = 0x1_0000;
 
 const CTLR: u32 = 0x0000;
@@ -17,16 +17,16 @@ const ROUTERS: u32 = 0x6000;
 const ROUTERS_END: u32 = ROUTERS + 8 * MAX;
 const PIDR2: u32 = 0xffe8;
 
-/// CTLR: group 1 is forwarded; affinity routing and one security state, always.
+/// CTLR: group 1 is enabled; affinity routing and one security state are fixed.
 const ENABLE: u64 = 1 << 1;
 const ALWAYS: u64 = 1 << 4 | 1 << 6;
-/// TYPER.IDbits: numbers have ten bits; sixteen where there are LPIs, and TYPER.LPIS says so.
+/// TYPER.IDbits: numbers have ten bits, or sixteen if there are LPIs; then TYPER.LPIS is set.
 const NUMBER_BITS: u64 = 9 << 19;
 const WITH_LPIS: u64 = 15 << 19 | 1 << 17;
-/// KVM's IIDR: product `K`, implementer Arm; its revision aside.
+/// KVM's IIDR without the revision: product `K`, implementer Arm.
 pub(crate) const IDENTITY: u32 = 0x4b << 24 | 0x43b;
-/// IIDR.Revision, and the revisions that there are: from the third on, LPIs can be turned off and
-/// invalidated by register.
+/// IIDR.Revision, and the existing revisions: from the third on, registers can turn off and
+/// invalidate LPIs.
 pub(crate) const REVISION_FIELD: u32 = 0xf000;
 pub(crate) const REVISIONS: core::ops::RangeInclusive<u32> = 2..=3;
 /// Aff2 to Aff0.
@@ -34,7 +34,7 @@ const AFFINITY: u64 = 0xff_ffff;
 /// PIDR2.ArchRev: GICv3.
 pub(crate) const ARCHITECTURE: u64 = 0x3b;
 
-/// Accesses a register; `find` is the place of the virtual CPU with an affinity.
+/// Performs an access to a register; `find` returns the place of the virtual CPU with an affinity.
 pub fn access(
     shared: &Shared,
     access: &Access,
@@ -43,7 +43,7 @@ pub fn access(
     let offset = access.offset;
     if registers::is_common(offset) {
         let word = registers::word(offset);
-        // Private interrupts are the redistributors'.
+        // Private interrupts belong to the redistributors.
         let Some(bank) = shared.bank(word) else {
             return ZERO;
         };
@@ -85,7 +85,7 @@ pub fn access(
             Effect::Nothing,
         ),
         (IIDR, None) => (shared.identity().into(), Effect::Nothing),
-        // Linux has no status to report, and reports all.
+        // Linux has no status to report, and reads as all ones.
         (STATUSR, None) => (u32::MAX.into(), Effect::Nothing),
         (PIDR2, None) => (ARCHITECTURE, Effect::Nothing),
         _ => ZERO,
@@ -110,7 +110,7 @@ fn router(
     if access.write.is_none() {
         return (access.part(start, old), Effect::Nothing);
     }
-    // There is no Aff3 (ICC_CTLR_EL1.A3V is the CPU interface's).
+    // There is no Aff3 (ICC_CTLR_EL1.A3V belongs to the CPU interface).
     let route = Affinity::from_mpidr(access.merge(start, old) & AFFINITY);
     shared.set_route(number, route, find(route));
     let (word, bits) = (number / 32, 1 << (number % 32));

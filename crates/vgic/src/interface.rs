@@ -5,31 +5,31 @@ use core::sync::atomic::Ordering::*;
 use crate::bank::bits;
 use crate::{Bank, ListRegister, PRIVATE, Private, Shared};
 
-/// The most list registers that there are.
+/// The maximum number of list registers.
 const MOST: usize = 16;
 
-/// The list registers of one virtual CPU. Its own thread's alone.
+/// The list registers of one virtual CPU. Only its own thread uses them.
 #[derive(Clone, Debug)]
 pub struct Interface {
     list: [ListRegister; MOST],
-    /// How many hold an interrupt; they are the first.
+    /// The number of registers that hold an interrupt; they come first.
     used: usize,
-    /// How many there are.
+    /// The number of registers.
     capacity: usize,
     /// The place of the virtual CPU.
     place: u16,
-    /// Whether shared interrupts have to be looked at.
+    /// Whether shared interrupts have to be examined.
     shared_due: bool,
-    /// Whether pending ones, and active ones, found no room.
+    /// Whether some pending interrupts, and some active ones, found no room.
     waiting: bool,
     spilled: bool,
-    /// Interrupts that the guest has ended and whose end is reported: the first `ends`.
+    /// Interrupts that the guest has ended and whose end is to be reported: the first `ends`.
     ended: [u32; MOST],
     ends: usize,
 }
 
 impl Interface {
-    /// The interface of the virtual CPU in this place, on hardware with this many list registers.
+    /// The interface of the virtual CPU at this place, on hardware with `capacity` list registers.
     pub fn new(place: u16, capacity: usize) -> Self {
         Interface {
             list: [ListRegister::EMPTY; MOST],
@@ -44,8 +44,7 @@ impl Interface {
         }
     }
 
-    /// One interrupt that [`Shared::report_ends`] names and that the guest has ended since the last
-    /// call.
+    /// Takes one of the interrupts chosen by [`Shared::report_ends`] that the guest has ended.
     #[inline]
     pub fn ended(&mut self) -> Option<u32> {
         self.ends = self.ends.checked_sub(1)?;
@@ -58,34 +57,34 @@ impl Interface {
         &self.list[..self.used.min(MOST)]
     }
 
-    /// The registers in use, to be loaded with the hardware's values.
+    /// The registers in use, to be filled with the hardware's values.
     #[inline]
     pub fn registers_mut(&mut self) -> &mut [ListRegister] {
         &mut self.list[..self.used.min(MOST)]
     }
 
-    /// Whether more are pending than have room, so that the hardware is to say when there is some
-    /// again.
+    /// Whether more interrupts are pending than fit, so that the hardware must signal when there is
+    /// room.
     #[inline]
     pub fn waits_for_room(&self) -> bool {
         self.waiting
     }
 
-    /// Whether interrupts are active that have no register, so that the hardware is to say when the
+    /// Whether some active interrupts have no register, so that the hardware must signal when the
     /// guest ends one.
     #[inline]
     pub fn has_spilled(&self) -> bool {
         self.spilled
     }
 
-    /// Whether nothing is in a register, or would be if there were more.
+    /// Whether no register is in use, and no active interrupt lacks one.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.used == 0 && !self.spilled
     }
 
-    /// Takes the state back from the registers: then the banks know all. Calls `notify` with the
-    /// place of a virtual CPU to which a shared interrupt was rerouted meanwhile.
+    /// Takes the state back from the registers, so that the banks have all of it. Calls `notify`
+    /// with the place of a virtual CPU to which a shared interrupt was rerouted meanwhile.
     pub fn fold(&mut self, private: &Private, shared: &Shared, mut notify: impl FnMut(u16)) {
         for at in 0..self.used.min(MOST) {
             let entry = self.list[at];
@@ -122,15 +121,15 @@ impl Interface {
         self.used = 0;
     }
 
-    /// Notes interrupts that others sent, and whether they ask for a look at the shared ones, which
-    /// [`Interface::fill`] takes.
+    /// Accepts interrupts that others sent. [`Interface::fill`] then also examines the shared ones
+    /// if a sender has asked for that.
     #[inline]
     pub fn accept(&mut self, private: &Private) {
         self.shared_due |= private.accept();
     }
 
-    /// Chooses the content of the registers, once all was taken back. `hardware` are the private
-    /// interrupts that are bound to physical ones.
+    /// Chooses the content of the registers, after all state was taken back. `hardware` are the
+    /// private interrupts that are bound to physical ones.
     #[inline]
     pub fn fill(&mut self, private: &Private, shared: &Shared, hardware: u32) {
         self.accept(private);
@@ -181,8 +180,8 @@ impl Interface {
         }
     }
 
-    /// Adds an interrupt to those chosen so far, in the order of [`key`]; where there is no room
-    /// the last one is dropped.
+    /// Adds an interrupt to those chosen so far, in the order of [`key`]; if there is no room, the
+    /// last one is dropped.
     fn add(&mut self, entry: ListRegister) {
         let chosen = &mut self.list[..self.used.min(MOST)];
         let at = chosen.partition_point(|other| key(*other) <= key(entry));
@@ -204,7 +203,7 @@ impl Interface {
         }
     }
 
-    /// Marks one as listed; false if another virtual CPU has it.
+    /// Marks an interrupt as listed; false if another virtual CPU has it.
     fn take(&self, entry: ListRegister, private: &Private, shared: &Shared) -> bool {
         let (word, at) = (entry.number() / 32, entry.number() % 32);
         let bit = 1 << at;
@@ -232,8 +231,8 @@ impl Interface {
         true
     }
 
-    /// The guest ended `count` interrupts that had no register: the active ones of the highest
-    /// priority.
+    /// Handles that the guest ended `count` interrupts without a register: the active ones of the
+    /// highest priority.
     pub fn ended_elsewhere(&mut self, count: u32, private: &Private, shared: &Shared) {
         let place = self.place;
         for _ in 0..count {
@@ -255,8 +254,8 @@ impl Interface {
     }
 }
 
-/// Marks a shared interrupt as listed, which is active or was deliverable; false if another virtual
-/// CPU has it, or had it meanwhile until its end.
+/// Marks a shared interrupt as listed that is active or was deliverable. False if another virtual
+/// CPU has it, or had it until the guest ended it meanwhile.
 fn list(bank: &Bank, bit: u32, active: bool) -> bool {
     loop {
         if bank.listed.fetch_or(bit, SeqCst) & bit != 0 {
@@ -266,7 +265,7 @@ fn list(bank: &Bank, bit: u32, active: bool) -> bool {
             return true;
         }
         bank.listed.fetch_and(!bit, SeqCst);
-        // A CPU that made it pending again in between found it listed.
+        // A CPU that made it pending again in between found it listed, and notified nobody else.
         if bank.deliverable() & bit == 0 {
             return false;
         }
@@ -281,8 +280,8 @@ fn fold(bank: &Bank, bit: u32, entry: ListRegister) {
     match (edge, entry.is_pending()) {
         (true, true) => _ = bank.latch.fetch_or(bit, Relaxed),
         (false, false) => {
-            // Acknowledged: no longer pending by software, and a hardware's line is looked at
-            // again.
+            // The guest has acknowledged it: it is no longer pending by software, and a hardware
+            // interrupt's line has to be sampled again.
             bank.latch.fetch_and(!bit, Relaxed);
             if entry.is_of_hardware() {
                 bank.line.fetch_and(!bit, Relaxed);
@@ -293,12 +292,12 @@ fn fold(bank: &Bank, bit: u32, entry: ListRegister) {
     bank.listed.fetch_and(!bit, SeqCst);
 }
 
-/// The order in which list registers are given: active ones first, then by priority.
+/// The order in which interrupts get list registers: active ones first, then by priority.
 fn key(entry: ListRegister) -> u16 {
     u16::from(!entry.is_active()) << 8 | u16::from(entry.priority())
 }
 
-/// The state of an interrupt as a list register has it.
+/// The content of a list register for an interrupt.
 fn candidate(bank: &Bank, bit: u32, number: u32, active: bool, hardware: u32) -> ListRegister {
     let mask = 1 << bit;
     let priority = bank.priority(bit);
@@ -311,7 +310,7 @@ fn candidate(bank: &Bank, bit: u32, number: u32, active: bool, hardware: u32) ->
         entry = entry.pending();
     }
     if number < PRIVATE && hardware & mask != 0 {
-        // The architecture has no interrupt that is both and the hardware's (12.4.9).
+        // A hardware interrupt cannot be both pending and active in the architecture (12.4.9).
         entry = entry.of_hardware();
     } else if !edge {
         entry = entry.reporting_end();

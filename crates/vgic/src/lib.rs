@@ -40,9 +40,9 @@ pub use private::Private;
 pub use registers::{Access, Effect};
 pub use shared::{NoMemory, Shared};
 
-/// Interrupts that each CPU has for itself: SGIs and PPIs.
+/// The number of private interrupts of each CPU: SGIs and PPIs.
 pub const PRIVATE: u32 = 32;
-/// Software-generated interrupts.
+/// The number of software-generated interrupts.
 pub const SGIS: u32 = 16;
-/// The most interrupts there can be: numbers from here on mean something else.
+/// The maximum number of interrupts: numbers from here on have other meanings.
 pub const MAX: u32 = 1020;

@@ -10,37 +10,38 @@ const ACTIVE: u64 = 1 << 63;
 const HARDWARE: u64 = 1 << 61;
 const GROUP_1: u64 = 1 << 60;
 const PRIORITY: u32 = 48;
-/// The physical interrupt of one of the hardware's.
+/// The field with the physical interrupt's number.
 const PHYSICAL: u32 = 32;
-/// For an interrupt that is not the hardware's: its end is reported by a maintenance interrupt.
+/// For an interrupt that is not bound to a physical one: a maintenance interrupt reports its end.
 const REPORTS_END: u64 = 1 << 41;
 
 impl ListRegister {
     /// No interrupt.
     pub const EMPTY: Self = ListRegister(0);
 
-    /// An interrupt in no state yet.
+    /// An interrupt that is neither pending nor active yet.
     pub const fn new(number: u32, priority: u8, group1: bool) -> Self {
         let group = if group1 { GROUP_1 } else { 0 };
         ListRegister(number as u64 | (priority as u64) << PRIORITY | group)
     }
 
-    /// This interrupt, made pending too.
+    /// This interrupt, also pending.
     pub const fn pending(self) -> Self {
         ListRegister(self.0 | PENDING)
     }
 
-    /// This interrupt, made active too.
+    /// This interrupt, also active.
     pub const fn active(self) -> Self {
         ListRegister(self.0 | ACTIVE)
     }
 
-    /// This interrupt, whose deactivation deactivates the physical interrupt of the same number.
+    /// This interrupt, bound to the physical interrupt of the same number, which is deactivated
+    /// with it.
     pub const fn of_hardware(self) -> Self {
         ListRegister(self.0 | HARDWARE | (self.number() as u64) << PHYSICAL)
     }
 
-    /// This interrupt, whose end is reported.
+    /// This interrupt, with its end reported.
     pub const fn reporting_end(self) -> Self {
         ListRegister(self.0 | REPORTS_END)
     }
@@ -75,7 +76,7 @@ impl ListRegister {
         self.0 & (REPORTS_END | HARDWARE) == REPORTS_END
     }
 
-    /// Whether there is none: neither pending nor active.
+    /// Whether no interrupt is pending or active in it.
     pub const fn is_empty(self) -> bool {
         self.0 & (PENDING | ACTIVE) == 0
     }

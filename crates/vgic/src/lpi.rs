@@ -12,22 +12,22 @@ use spin::Once;
 use crate::Shared;
 use crate::shared::{Group, NOBODY, NoMemory};
 
-/// The numbers that LPIs have: there are 16 bits for them.
+/// The numbers of LPIs; they have 16 bits.
 pub const NUMBERS: Range<u32> = 8192..65536;
-/// The first group's word.
+/// The index of the first group.
 const FIRST: u32 = NUMBERS.start / 32;
 const GROUPS: usize = (NUMBERS.end - NUMBERS.start) as usize / 32;
 
-/// A byte of the guest's table of properties.
+/// Fields of a byte in the guest's configuration table.
 const PRIORITY: u8 = 0xfc;
 const ENABLED: u8 = 1;
 
 /// All LPIs of a machine.
 #[derive(Debug)]
 pub(crate) struct Lpis {
-    /// A slice of one, since only that is made fallibly.
+    /// Each is a slice of one element, because only slices can be allocated fallibly.
     groups: Box<[Once<Box<[Group]>>]>,
-    /// Groups in which an LPI may be pending or active, a bit each: a virtual CPU looks only at
+    /// A bit for each group in which an LPI may be pending or active: a virtual CPU only examines
     /// these.
     noted: [AtomicU32; GROUPS / 32],
 }
@@ -43,13 +43,13 @@ impl Lpis {
         })
     }
 
-    /// The group of the 32 that begin with number `32 × word`, if one of them was ever used.
+    /// The group of 32 LPIs from number `32 × word` on, if one of them was ever used.
     pub(crate) fn group(&self, word: u32) -> Option<&Group> {
         let at = word.checked_sub(FIRST)? as usize;
         self.groups.get(at)?.get()?.first()
     }
 
-    /// The group of an LPI, from now on there.
+    /// The group of an LPI, which is created if it does not exist.
     pub(crate) fn make(&self, number: u32) -> Result<&Group, NoMemory> {
         let at = (number / 32).checked_sub(FIRST).ok_or(NoMemory)? as usize;
         let group = self.groups.get(at).ok_or(NoMemory)?;
@@ -62,7 +62,7 @@ impl Lpis {
         group.first().ok_or(NoMemory)
     }
 
-    /// One of a word's may be pending or active.
+    /// Notes that an LPI in a group may be pending or active.
     #[inline]
     pub(crate) fn note(&self, word: u32) {
         if let Some(at) = word.checked_sub(FIRST)
@@ -72,8 +72,8 @@ impl Lpis {
         }
     }
 
-    /// Groups in which an LPI may be pending or active, with their first number; groups without any
-    /// are forgotten.
+    /// The groups in which an LPI may be pending or active, with their first numbers. Idle groups
+    /// are removed from the notes.
     pub(crate) fn noted(&self) -> impl Iterator<Item = (u32, &Group)> {
         self.noted
             .iter()
@@ -84,7 +84,7 @@ impl Lpis {
                     let is_idle = || group.bank.pending() | group.bank.active.load(Relaxed) == 0;
                     if is_idle() {
                         noted.fetch_and(!(1 << bit), SeqCst);
-                        // One that became pending or active meanwhile is noted again.
+                        // If one became pending or active meanwhile, note the group again.
                         if !is_idle() {
                             self.note(first + bit);
                         }
@@ -94,7 +94,7 @@ impl Lpis {
             })
     }
 
-    /// All groups there are, with their first numbers.
+    /// All existing groups, with their first numbers.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &Group)> {
         self.groups
             .iter()
@@ -110,7 +110,7 @@ impl Shared {
         self.lpis().is_some()
     }
 
-    /// An LPI is a message that an ITS may send from now on: to the virtual CPU in this place, if
+    /// Adds an LPI that an ITS may send from now on, to the virtual CPU at the place `target` if
     /// any.
     pub fn add_lpi(&self, number: u32, target: Option<u16>) -> Result<(), NoMemory> {
         let group = self.lpis().ok_or(NoMemory)?.make(number)?;
@@ -120,7 +120,7 @@ impl Shared {
         Ok(())
     }
 
-    /// An LPI is sent by nobody any more.
+    /// Removes an LPI that nobody sends any more.
     pub fn remove_lpi(&self, number: u32) {
         if let Some(group) = self.group_of(number) {
             group.set_target(number % 32, NOBODY);
@@ -129,8 +129,8 @@ impl Shared {
         }
     }
 
-    /// Reroutes an LPI to another virtual CPU. Returns the place of one that has to look for it
-    /// now.
+    /// Reroutes an LPI to another virtual CPU. Returns the place of the virtual CPU that must now
+    /// refresh its interrupts, if any.
     pub fn move_lpi(&self, number: u32, target: Option<u16>) -> Option<u16> {
         let group = self.group_of(number)?;
         group.set_target(number % 32, target.unwrap_or(NOBODY));
@@ -139,8 +139,8 @@ impl Shared {
             .flatten()
     }
 
-    /// Takes an LPI's priority and enable bit from its byte in the guest's table. Returns the place
-    /// of one that has to look for it now.
+    /// Sets an LPI's priority and enable bit from its byte in the guest's table. Returns the place
+    /// of the virtual CPU that must now refresh its interrupts, if any.
     pub fn configure_lpi(&self, number: u32, properties: u8) -> Option<u16> {
         let group = self.group_of(number)?;
         let (word, byte) = (number % 32 / 4, number % 4 * 8);
@@ -156,7 +156,8 @@ impl Shared {
         self.due(number)
     }
 
-    /// An LPI arrives. Returns the place of one that has to look for it now.
+    /// Makes an LPI pending. Returns the place of the virtual CPU that must now refresh its
+    /// interrupts, if any.
     #[inline]
     pub fn raise_lpi(&self, number: u32) -> Option<u16> {
         let group = self.group_of(number)?;
@@ -165,14 +166,14 @@ impl Shared {
         self.due(number)
     }
 
-    /// An LPI is not pending any more.
+    /// Makes an LPI no longer pending.
     pub fn clear_lpi(&self, number: u32) {
         if let Some(group) = self.group_of(number) {
             group.bank.latch.fetch_and(!bit(number), SeqCst);
         }
     }
 
-    /// All LPIs that go to the virtual CPU in this place, and whether each is pending.
+    /// All LPIs routed to the virtual CPU at this place, and whether each is pending.
     pub fn lpis_of(&self, place: u16) -> impl Iterator<Item = (u32, bool)> {
         let groups = self.lpis().into_iter().flat_map(Lpis::all);
         groups.flat_map(move |(first, group)| {

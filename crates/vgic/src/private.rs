@@ -4,10 +4,10 @@ use atomics::{AtomicBool, AtomicU32, AtomicU64, Ordering::*, seq_cst};
 
 use crate::{Bank, SGIS, tables};
 
-/// SGIs are edge-triggered, and enabled from reset as KVM has them.
+/// SGIs are edge-triggered, and enabled at reset, as in KVM.
 const SGI_BITS: u32 = (1 << SGIS) - 1;
 
-/// A bit of `arrived`: other interrupts of this virtual CPU changed.
+/// A bit of `arrived`: other interrupts of this virtual CPU have changed.
 const LOOK: u32 = 1 << 31;
 
 /// The private interrupts of a virtual CPU.
@@ -15,9 +15,9 @@ const LOOK: u32 = 1 << 31;
 pub struct Private {
     /// Their state.
     pub bank: Bank,
-    /// SGIs sent to it since it looked last, and [`LOOK`].
+    /// SGIs that were sent since it last looked, and [`LOOK`].
     arrived: AtomicU32,
-    /// GICR_PENDBASER: where LPIs are pending.
+    /// GICR_PENDBASER: the table of pending LPIs.
     pub(crate) pending_table: AtomicU64,
     /// GICR_CTLR.EnableLPIs.
     pub(crate) lpis_on: AtomicBool,
@@ -30,7 +30,7 @@ impl Default for Private {
 }
 
 impl Private {
-    /// At reset.
+    /// The state at reset.
     pub fn new() -> Self {
         Private {
             bank: Bank::new(SGI_BITS, SGI_BITS),
@@ -46,8 +46,9 @@ impl Private {
         self.lpis_on.load(Relaxed)
     }
 
-    /// An SGI is sent here, by a register that raises group 1, or group 0 alone. True if its CPU
-    /// has to be notified: it was not there yet, and is let through.
+    /// Sends an SGI to this virtual CPU. `group1` tells whether the register also raises group 1,
+    /// not only group 0. True if its CPU must be notified: the SGI was not sent yet, and is
+    /// enabled.
     #[inline]
     pub fn send(&self, sgi: u8, group1: bool) -> bool {
         let bit = 1 << (sgi & 15);
@@ -59,7 +60,7 @@ impl Private {
         before & bit == 0 && self.bank.enabled.load(SeqCst) & bit != 0
     }
 
-    /// Other interrupts of its changed. True if its CPU has to be notified.
+    /// Requests a refresh after other interrupts have changed. True if its CPU must be notified.
     #[inline]
     pub fn request_refresh(&self) -> bool {
         let before = self.arrived.fetch_or(LOOK, SeqCst);
@@ -73,17 +74,17 @@ impl Private {
         self.arrived.load(SeqCst) != 0
     }
 
-    /// Flags that other threads set since then. Its own thread reads them; a thread that sets one
-    /// interrupts it.
+    /// The flags that other threads have set since then. Its own thread reads them; a thread that
+    /// sets one also interrupts it.
     #[inline(always)]
     pub fn pending_flags(&self) -> u32 {
         self.arrived.load(Relaxed)
     }
 
-    /// Makes SGIs that arrived pending. True if others have to be looked at.
+    /// Makes the SGIs that arrived pending. True if other interrupts must be examined.
     #[inline]
     pub fn accept(&self) -> bool {
-        // A sender that does not yet find this virtual CPU on its CPU is found here.
+        // If a sender does not see yet that this virtual CPU runs here, this sees what it sent.
         if self.arrived.load(SeqCst) == 0 {
             return false;
         }

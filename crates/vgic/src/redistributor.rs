@@ -9,10 +9,10 @@ use crate::distributor::{ARCHITECTURE, IDENTITY};
 use crate::registers::{self, Access, Accessed, Effect, ZERO};
 use crate::{Private, Shared, its, tables};
 
-/// Length of both frames, in bytes.
+/// The length of both frames in bytes.
 pub const LEN: u64 = 0x2_0000;
 
-/// The frame of private interrupts.
+/// The offset of the frame of private interrupts.
 pub(crate) const PRIVATE_FRAME: u32 = 0x1_0000;
 const CTLR: u32 = 0x0000;
 const IIDR: u32 = 0x0004;
@@ -25,30 +25,30 @@ const INVLPIR: u32 = 0x00a0;
 const INVALLR: u32 = 0x00b0;
 const PIDR2: u32 = 0xffe8;
 
-/// CTLR.CES and CTLR.IR: the operations on LPIs of the third revision.
+/// CTLR.CES and CTLR.IR: the third revision's operations on LPIs exist.
 const THIRD_REVISION: u64 = 0b110;
 
-/// CTLR.EnableLPIs, and TYPER.PLPIS: there are LPIs.
+/// CTLR.EnableLPIs, and TYPER.PLPIS: LPIs exist.
 const LPIS_ON: u64 = 1;
 const PHYSICAL_LPIS: u64 = 1;
-/// TYPER.Last: the last of a region.
+/// TYPER.Last: the last redistributor of a region.
 const LAST: u64 = 1 << 4;
-/// SGIs are edge-triggered for ever, and PPIs levels, as timers need them.
+/// SGIs are always edge-triggered, and PPIs always level-sensitive, as timers need.
 const FIXED: u32 = u32::MAX;
 
 /// The identity of a redistributor.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
-    /// Its virtual CPU's affinity.
+    /// The affinity of its virtual CPU.
     pub affinity: Affinity,
     /// The virtual CPU's number.
     pub number: u16,
-    /// Whether no other follows it in its region.
+    /// Whether it is the last one in its region.
     pub last: bool,
 }
 
-/// Whether an access is a write that concerns LPIs, so that the guest's tables have to be read:
-/// [`write_of_lpis`] does it.
+/// Whether an access is a write that concerns LPIs. [`write_of_lpis`] performs it, since it reads
+/// the guest's tables.
 #[inline]
 pub fn is_of_lpis(shared: &Shared, access: &Access) -> bool {
     shared.has_lpis()
@@ -57,7 +57,7 @@ pub fn is_of_lpis(shared: &Shared, access: &Access) -> bool {
         && matches!(access.offset, CTLR | INVLPIR | INVALLR)
 }
 
-/// Does a write that concerns LPIs, to the redistributor of the virtual CPU in this place.
+/// Performs a write that concerns LPIs, to the redistributor of the virtual CPU at this place.
 pub fn write_of_lpis(machine: &impl its::Machine, place: u16, access: &Access) {
     let (Some(private), Some(value)) = (machine.private(place), access.write) else {
         return;
@@ -82,7 +82,7 @@ pub fn write_of_lpis(machine: &impl its::Machine, place: u16, access: &Access) {
     }
 }
 
-/// Accesses a register.
+/// Performs an access to a register.
 pub fn access(private: &Private, shared: &Shared, identity: Identity, access: &Access) -> Accessed {
     if access.offset >= PRIVATE_FRAME {
         let access = Access {
@@ -107,7 +107,7 @@ pub fn access(private: &Private, shared: &Shared, identity: Identity, access: &A
         PROPBASER..PENDBASER if aligned => {
             let register = &shared.properties;
             let value = register.load(Relaxed);
-            // Storing it with LPIs on is undefined.
+            // Writing it while LPIs are on is UNPREDICTABLE.
             if access.write.is_some() && !private.has_lpis_on() {
                 register.store(tables::properties(access.merge(PROPBASER, value)), Relaxed);
             }

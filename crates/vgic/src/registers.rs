@@ -8,34 +8,37 @@ use crate::Bank;
 /// A guest's access to a register, within one frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access {
-    /// Where, from the frame's start.
+    /// The offset from the start of the frame.
     pub offset: u32,
-    /// Bytes: 1, 2, 4 or 8.
+    /// The length in bytes: 1, 2, 4 or 8.
     pub len: u32,
     /// The value written; `None` for a read.
     pub write: Option<u64>,
 }
 
-/// The virtual CPUs that must look at their interrupts again after an access.
+/// The virtual CPUs that must refresh their interrupts after an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// Nobody.
+    /// None.
     Nothing,
-    /// The virtual CPU whose redistributor it is.
+    /// The virtual CPU that owns the redistributor.
     Private,
-    /// The virtual CPUs that have or get one of these interrupts, of the 32 from `32 × word` on.
+    /// The virtual CPUs that have or will get one of these interrupts, of the 32 from `32 × word`
+    /// on.
     Shared { word: u32, bits: u32 },
-    /// All.
+    /// All virtual CPUs.
     Everyone,
 }
 
-/// The result of an access: the value read, and which virtual CPUs must look at their interrupts.
+/// The result of an access: the value read, and the virtual CPUs that must refresh their
+/// interrupts.
 pub type Accessed = (u64, Effect);
 
 /// Reads as zero, and ignores writes.
 pub(crate) const ZERO: Accessed = (0, Effect::Nothing);
 
-/// Offsets of the registers with a bit for each interrupt, each 32 words; then of the others.
+/// Offsets of the registers with a bit for each interrupt, of 32 words each; then those of the
+/// others.
 pub(crate) const GROUP: u32 = 0x080;
 const SET_ENABLE: u32 = 0x100;
 const CLEAR_ENABLE: u32 = 0x180;
@@ -51,12 +54,12 @@ const CONFIGURATION_END: u32 = 0xd00;
 const STRIDE: u32 = 0x80;
 
 impl Access {
-    /// Whether the access is a whole aligned word.
+    /// Whether the access is to a whole aligned word.
     pub(crate) fn is_word(&self) -> bool {
         self.len == 4 && self.offset.is_multiple_of(4)
     }
 
-    /// A part of a register of 64 bits that begins at `start`.
+    /// The accessed part of a 64-bit register that begins at `start`.
     pub(crate) fn part(&self, start: u32, register: u64) -> u64 {
         let shifted = register >> ((self.offset - start) * 8);
         match self.len {
@@ -65,8 +68,8 @@ impl Access {
         }
     }
 
-    /// A register of 64 bits that begins at `start` and holds `old`, after a write to all or half
-    /// of it.
+    /// The value of a 64-bit register that begins at `start` and held `old`, after a write to all
+    /// or half of it.
     pub(crate) fn merge(&self, start: u32, old: u64) -> u64 {
         let (value, low) = (self.write.unwrap_or(0), u64::from(u32::MAX));
         match (self.len, self.offset - start) {
@@ -76,8 +79,8 @@ impl Access {
         }
     }
 
-    /// Whether the access needs to know which interrupts are pending or active, so that list
-    /// registers must be taken back first.
+    /// Whether the access needs the pending and active state of interrupts, so that list registers
+    /// must be taken back first.
     pub fn needs_state(&self) -> bool {
         (SET_PENDING..PRIORITY).contains(&(self.offset & 0xffff))
     }
@@ -87,13 +90,13 @@ impl Access {
         self.write.is_some() && (SET_ACTIVE..CLEAR_ACTIVE).contains(&self.offset)
     }
 
-    /// The word of interrupts that such an access concerns.
+    /// The index of the word of interrupts that such an access concerns.
     pub fn state_word(&self) -> u32 {
         word(self.offset & 0xffff)
     }
 }
 
-/// The word of interrupts that a register concerns.
+/// The index of the word of interrupts that a register concerns.
 pub(crate) fn word(offset: u32) -> u32 {
     match offset {
         GROUP..PRIORITY => offset % STRIDE / 4,
@@ -102,13 +105,13 @@ pub(crate) fn word(offset: u32) -> u32 {
     }
 }
 
-/// Whether a register is one of those here.
+/// Whether a register is one of these.
 pub(crate) fn is_common(offset: u32) -> bool {
     (GROUP..PRIORITY_END).contains(&offset) || (CONFIGURATION..CONFIGURATION_END).contains(&offset)
 }
 
-/// Accesses one of a bank's registers; `fixed` are interrupts whose configuration stays. Returns
-/// the value read, and the interrupts that a write concerned.
+/// Performs an access to a bank's registers; `fixed` are interrupts whose configuration cannot
+/// change. Returns the value read, and the interrupts that a write affected.
 pub(crate) fn access(bank: &Bank, access: &Access, fixed: u32) -> (u64, u32) {
     let offset = access.offset;
     if (PRIORITY..PRIORITY_END).contains(&offset) {
@@ -134,7 +137,7 @@ pub(crate) fn access(bank: &Bank, access: &Access, fixed: u32) -> (u64, u32) {
     (0, value as u32)
 }
 
-/// Both bits of each of sixteen interrupts' configuration.
+/// Both configuration bits of each of sixteen interrupts.
 fn spread(interrupts: u32) -> u32 {
     (0..16).fold(0, |word, at| {
         word | ((interrupts >> at & 1) * 3) << (2 * at)

@@ -11,24 +11,25 @@ use crate::distributor::{IDENTITY, REVISIONS};
 use crate::lpi::Lpis;
 use crate::{Bank, MAX, PRIVATE, tables};
 
-/// There was no memory.
+/// There was not enough memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
-/// Nobody.
+/// No virtual CPU.
 pub(crate) const NOBODY: u16 = u16::MAX;
 
 /// 32 shared interrupts.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) bank: Bank,
-    /// The affinity that each interrupt is routed to, as GICD_IROUTER has it.
+    /// The affinity that each interrupt is routed to, as in GICD_IROUTER.
     routes: [AtomicU64; 32],
     /// The place of the virtual CPU with that affinity.
     targets: [AtomicU16; 32],
-    /// The virtual CPU that has the interrupt in a list register, or had when it became active.
+    /// The place of the virtual CPU that has the interrupt in a list register, or had when it
+    /// became active.
     holders: [AtomicU16; 32],
-    /// The interrupts whose end by the guest is reported.
+    /// The interrupts whose end is to be reported.
     reported: AtomicU32,
 }
 
@@ -37,18 +38,18 @@ pub(crate) struct Group {
 pub struct Shared {
     groups: Box<[Group]>,
     enabled: AtomicBool,
-    /// The revision of KVM's controller.
+    /// The revision of the controller as KVM counts them.
     revision: AtomicU32,
-    /// GICR_PROPBASER, which all redistributors share: where LPIs are configured.
+    /// GICR_PROPBASER, which all redistributors share: the LPI configuration table.
     pub(crate) properties: AtomicU64,
-    /// There once there is an ITS.
+    /// Present once there is an ITS.
     lpis: Once<Lpis>,
 }
 
 impl Shared {
-    /// The state of a controller with this many interrupts, private ones included: a multiple of
-    /// 32, at least 64, at most 1024. All of them go to the virtual CPU with affinity 0, in place
-    /// `first` if there is one.
+    /// The state of a controller with this many interrupts, including private ones: a multiple of
+    /// 32, from 64 to 1024. All are routed to the virtual CPU with affinity 0, which is at the
+    /// place `first` if it exists.
     pub fn new(interrupts: u32, first: Option<u16>) -> Result<Self, NoMemory> {
         let count = (interrupts.min(MAX + 4) / 32).saturating_sub(1) as usize;
         let mut groups = Vec::new();
@@ -76,7 +77,7 @@ impl Shared {
         self.revision.store(revision, Relaxed);
     }
 
-    /// How many interrupts there are, private ones included.
+    /// The number of interrupts, including private ones.
     pub fn interrupts(&self) -> u32 {
         PRIVATE + 32 * self.groups.len() as u32
     }
@@ -87,13 +88,12 @@ impl Shared {
         self.enabled.load(Relaxed)
     }
 
-    /// Lets the distributor forward interrupts, or not.
+    /// Sets whether the distributor forwards interrupts.
     pub fn enable(&self, enabled: bool) {
         self.enabled.store(enabled, SeqCst);
     }
 
-    /// The bank of 32 interrupts that begins with number `32 × word`; none of the private ones, nor
-    /// of LPIs.
+    /// The bank of 32 interrupts from number `32 × word` on; None for private interrupts and LPIs.
     pub fn bank(&self, word: u32) -> Option<&Bank> {
         let at = (word as usize).checked_sub(1)?;
         Some(&self.groups.get(at)?.bank)
@@ -110,7 +110,7 @@ impl Shared {
         self.lpis.get()
     }
 
-    /// One of a word's became pending or active: if they are LPIs, that is noted.
+    /// Notes that an interrupt in a word became pending or active, if they are LPIs.
     #[inline]
     pub(crate) fn note(&self, word: u32) {
         if let Some(lpis) = self.lpis() {
@@ -118,7 +118,7 @@ impl Shared {
         }
     }
 
-    /// There is an ITS: from now on there are LPIs.
+    /// Adds LPIs, since there is an ITS now.
     pub fn add_lpis(&self) -> Result<(), NoMemory> {
         if self.lpis().is_none() {
             let lpis = Lpis::new()?;
@@ -128,7 +128,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Groups of shared interrupts and of LPIs that may be pending, with their first numbers.
+    /// The groups of shared interrupts, and of LPIs that may be pending, with their first numbers.
     pub(crate) fn groups_to_fill(&self) -> impl Iterator<Item = (u32, &Group)> {
         self.groups()
             .chain(self.lpis().into_iter().flat_map(Lpis::noted))
@@ -138,20 +138,20 @@ impl Shared {
         (PRIVATE..).step_by(32).zip(&self.groups)
     }
 
-    /// The place of the virtual CPU that an interrupt goes to.
+    /// The place of the virtual CPU that an interrupt is routed to.
     pub fn target(&self, number: u32) -> Option<u16> {
         let group = self.group(number / 32)?;
         Some(group.targets[number as usize % 32].load(Relaxed)).filter(|place| *place != NOBODY)
     }
 
-    /// Where an interrupt goes, as GICD_IROUTER has it.
+    /// The affinity that an interrupt is routed to, as in GICD_IROUTER.
     pub fn route(&self, number: u32) -> Option<Affinity> {
         let route = self.group(number / 32)?.routes[number as usize % 32].load(Relaxed);
         Some(Affinity::from_mpidr(route))
     }
 
-    /// Sends an interrupt elsewhere: to the virtual CPU with this affinity, which is in this place
-    /// if there is one.
+    /// Routes an interrupt to the virtual CPU with the affinity `route`, which is at the place
+    /// `target` if it exists.
     pub fn set_route(&self, number: u32, route: Affinity, target: Option<u16>) {
         if let Some(group) = self.group(number / 32) {
             let at = number as usize % 32;
@@ -160,16 +160,16 @@ impl Shared {
         }
     }
 
-    /// Marks `bits` of 32 interrupts as active by the guest's write alone: their holders are their
-    /// targets.
+    /// Marks `bits` of 32 interrupts as made active by a write of the guest: their targets become
+    /// their holders.
     pub(crate) fn hold(&self, word: u32, bits: u32) {
         if let Some(group) = self.group(word) {
             crate::bank::bits(bits).for_each(|bit| group.set_holder(bit, group.target(bit)));
         }
     }
 
-    /// [`Interface::ended`](crate::Interface::ended) is to report the interrupts for which
-    /// `is_reported` holds, and of no others.
+    /// Makes [`Interface::ended`](crate::Interface::ended) report the interrupts for which
+    /// `is_reported` holds, and no others.
     pub fn report_ends(&self, is_reported: impl Fn(u32) -> bool) {
         for (first, group) in self.groups() {
             let bit = |at| u32::from(is_reported(first + at)) << at;
@@ -178,15 +178,15 @@ impl Shared {
         }
     }
 
-    /// Has the end of one more interrupt reported.
+    /// Makes it report one more interrupt.
     pub fn report_end(&self, number: u32) {
         if let Some(group) = self.group(number / 32) {
             group.reported.fetch_or(1 << (number % 32), Relaxed);
         }
     }
 
-    /// The place of the virtual CPU that has to look, now that an interrupt became pending: the one
-    /// that has it in a list register, else the one that it is routed to.
+    /// The place of the virtual CPU that must refresh its interrupts now that this one is pending:
+    /// the one that has it in a list register, or else the one that it is routed to.
     #[inline]
     pub fn due(&self, number: u32) -> Option<u16> {
         let (group, at) = (self.group(number / 32)?, number % 32);
@@ -201,9 +201,9 @@ impl Shared {
         Some(place).filter(|place| *place != NOBODY)
     }
 
-    /// The places of the virtual CPUs that have to look, now that a guest changed an interrupt: the
-    /// one that it is routed to, and the one that has it in a list register, whose guest may end it
-    /// there without an exit.
+    /// The places of the virtual CPUs that must refresh their interrupts after a guest changed this
+    /// one: the one that it is routed to, and the one that has it in a list register, whose guest
+    /// might otherwise end it without an exit.
     pub fn concerned(&self, number: u32) -> impl Iterator<Item = u16> + use<> {
         let holder = self.group(number / 32).and_then(|group| {
             let at = number % 32;
@@ -214,7 +214,7 @@ impl Shared {
         self.target(number).into_iter().chain(holder)
     }
 
-    /// Whether any could be given to the virtual CPU in this place now.
+    /// Whether some interrupt could be given to the virtual CPU at this place now.
     pub fn has_for(&self, place: u16) -> bool {
         self.is_enabled()
             && self.groups_to_fill().any(|(_, group)| {
@@ -228,8 +228,8 @@ impl Group {
         self.reported.load(Relaxed) >> bit & 1 != 0
     }
 
-    /// Edge-triggered until the guest says otherwise, as in KVM; all go to the virtual CPU in this
-    /// place.
+    /// Interrupts that are edge-triggered until the guest configures them, as in KVM; all are
+    /// routed to the virtual CPU at this place.
     pub(crate) fn new(target: u16) -> Self {
         Group {
             bank: Bank::new(u32::MAX, 0),

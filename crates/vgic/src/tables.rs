@@ -6,17 +6,17 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::lpi::NUMBERS;
 use crate::{Private, Shared};
 
-/// Shareability and inner cacheability, and the outer one.
+/// Shifts of the shareability, and of the inner and outer cacheability.
 const SHARE: u32 = 10;
 const INNER: u32 = 7;
 const OUTER: u32 = 56;
-/// Bits that are always zero.
+/// Bits that always read as zero.
 const PROPERTIES_ZERO: u64 = 0x1f << 59 | 0xf << 52 | 0x3 << 5;
 const PENDING_ZERO: u64 = 1 << 63 | 0x7 << 59 | 0xf << 52 | 0xf << 12 | 0x7f;
 
-/// PENDBASER.PTZ: the table is zero. It is only written.
+/// PENDBASER.PTZ: the table is zeroed. It reads as zero.
 pub(crate) const PENDING_IS_ZERO: u64 = 1 << 62;
-/// PROPBASER as soon as there is an ITS: as PENDBASER at reset.
+/// PROPBASER when an ITS is added: the same as PENDBASER at reset.
 pub(crate) const PROPERTIES_AT_RESET: u64 = PENDING_AT_RESET;
 /// PENDBASER at reset: inner shareable, cached for reads and writes.
 pub(crate) const PENDING_AT_RESET: u64 = 1 << SHARE | 3 << INNER;
@@ -31,8 +31,8 @@ pub(crate) fn pending(value: u64) -> u64 {
     attributes(value) & !PENDING_ZERO
 }
 
-/// Memory as this controller accesses it: never outer shareable, never uncached, the outer cache as
-/// the inner one.
+/// The attributes with which this controller accesses memory: never outer shareable, never
+/// uncached, and with the outer cacheability of the inner one.
 fn attributes(value: u64) -> u64 {
     let field = |at: u32, mask: u64| value >> at & mask;
     let share = match field(SHARE, 3) {
@@ -53,18 +53,18 @@ fn attributes(value: u64) -> u64 {
         | outer << OUTER
 }
 
-/// The number behind the last LPI that the guest's tables have room for.
+/// The number after the last LPI that fits in the guest's tables.
 pub(crate) fn end(shared: &Shared) -> u32 {
     let bits = (shared.properties.load(Relaxed) & 0x1f) as u32 + 1;
     1 << bits.min(16)
 }
 
-/// Where the byte is that says an LPI's priority, and whether it is let through.
+/// The address of the byte with an LPI's priority and enable bit.
 pub(crate) fn property(shared: &Shared, lpi: u32) -> u64 {
     (shared.properties.load(Relaxed) & 0x000f_ffff_ffff_f000) + u64::from(lpi - NUMBERS.start)
 }
 
-/// Where the bit is that says whether an LPI is pending: the byte's address, and the bit in it.
+/// The address of the byte with an LPI's pending bit, and the bit in it.
 pub(crate) fn pending_bit(private: &Private, lpi: u32) -> (u64, u8) {
     let base = private.pending_table.load(Relaxed) & 0x000f_ffff_ffff_0000;
     (base + u64::from(lpi / 8), 1 << (lpi % 8))

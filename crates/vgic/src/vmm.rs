@@ -23,10 +23,11 @@ pub enum Refused {
     Invalid,
 }
 
-/// The result of an access: the value read, and which virtual CPUs must look at their interrupts.
+/// The result of an access: the value read, and the virtual CPUs that must refresh their
+/// interrupts.
 pub type Result = core::result::Result<(u32, Effect), Refused>;
 
-/// One word: its offset, and the value to write, if any.
+/// An access to one word.
 #[derive(Clone, Copy, Debug)]
 pub struct Word {
     /// Its offset in the frame.
@@ -35,7 +36,7 @@ pub struct Word {
     pub write: Option<u32>,
 }
 
-/// A row of registers, each with some bits for an interrupt; 0 where it is not of interrupts.
+/// A range of registers, and the number of bits per interrupt; 0 if they are not per interrupt.
 struct Row(core::ops::Range<u32>, u32);
 
 const DISTRIBUTOR: [Row; 7] = [
@@ -57,7 +58,7 @@ const REDISTRIBUTOR: [core::ops::Range<u32>; 7] = [
     0x00c0..0x00c4,
     0xffd0..0x1_0000,
 ];
-/// In the frame of private interrupts: registers with a bit for each are one word every 0x80 bytes.
+/// In the frame of private interrupts, there is one word every 0x80 bytes with a bit per interrupt.
 const PRIVATE_BITS: core::ops::Range<u32> = 0x0080..0x0400;
 const PRIVATE_OTHERS: [core::ops::Range<u32>; 4] = [
     0x0400..0x0420,
@@ -66,7 +67,7 @@ const PRIVATE_OTHERS: [core::ops::Range<u32>; 4] = [
     0x0e00..0x0e04,
 ];
 
-/// Whether the distributor of a controller with this many interrupts has a word at an offset.
+/// Whether the distributor of a controller with this many interrupts has a register at an offset.
 pub fn distributor_has(interrupts: u32, offset: u32) -> bool {
     offset.is_multiple_of(4)
         && DISTRIBUTOR.iter().any(|Row(row, bits)| {
@@ -75,7 +76,7 @@ pub fn distributor_has(interrupts: u32, offset: u32) -> bool {
         })
 }
 
-/// Whether a redistributor has a word at an offset.
+/// Whether a redistributor has a register at an offset.
 pub fn redistributor_has(offset: u32) -> bool {
     let there = match offset.checked_sub(PRIVATE_FRAME) {
         None => REDISTRIBUTOR.iter().any(|row| row.contains(&offset)),
@@ -85,8 +86,8 @@ pub fn redistributor_has(offset: u32) -> bool {
     offset.is_multiple_of(4) && there
 }
 
-/// Accesses the distributor: where there is no register, as Linux does, by doing nothing. `find` is
-/// the place of the virtual CPU with an affinity.
+/// Performs an access to the distributor; if there is no register, nothing happens, as in Linux.
+/// `find` returns the place of the virtual CPU with an affinity.
 pub fn distributor(
     shared: &Shared,
     word: Word,
@@ -121,7 +122,7 @@ pub fn distributor(
     }
 }
 
-/// Accesses a redistributor: where there is no register, nothing happens.
+/// Performs an access to a redistributor; if there is no register, nothing happens.
 pub fn redistributor(private: &Private, shared: &Shared, identity: Identity, word: Word) -> Result {
     if !redistributor_has(word.offset) {
         return Ok((0, Effect::Nothing));
@@ -145,8 +146,8 @@ pub fn redistributor(private: &Private, shared: &Shared, identity: Identity, wor
     }
 }
 
-/// Reads or sets the lines of the 32 interrupts from `first` on: SGIs and interrupts that are not
-/// there have none.
+/// Reads or sets the lines of the 32 interrupts from `first` on. SGIs and interrupts that do not
+/// exist have no lines.
 pub fn lines(shared: &Shared, private: &Private, first: u32, write: Option<u32>) -> Result {
     if !first.is_multiple_of(32) {
         return Err(Refused::Invalid);
@@ -181,7 +182,8 @@ impl Word {
     }
 }
 
-/// Reads or sets the latches of a bank's interrupts: the value read, and which became pending.
+/// Reads or sets the latches of a bank's interrupts; returns the value read, and the interrupts
+/// that became pending.
 fn latch(bank: &Bank, word: Word) -> (u32, u32) {
     match word.write {
         _ if word.offset >= CLEAR_PENDING => (0, 0),

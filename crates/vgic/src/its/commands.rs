@@ -21,12 +21,12 @@ const INVALL: u8 = 0x0d;
 const MOVALL: u8 = 0x0e;
 const DISCARD: u8 = 0x0f;
 
-/// The most bits that a device's events have.
+/// The maximum number of bits in a device's event numbers.
 const EVENT_BITS: u32 = 16;
-/// Bytes of an entry of a table.
+/// The size of a table entry in bytes.
 pub(super) const ENTRY: u64 = 8;
 
-/// A command was passed over.
+/// The command was skipped.
 pub(super) struct Passed;
 
 impl From<NoMemory> for Passed {
@@ -59,7 +59,7 @@ impl Command {
         self.0[2] as u16
     }
 
-    /// The number of a virtual CPU, in the third word or in the fourth.
+    /// The number of a virtual CPU in word `word` of the command.
     fn target(&self, word: usize) -> Result<u16, Passed> {
         u16::try_from(self.0[word] >> 16 & u64::from(u32::MAX)).map_err(|_| Passed)
     }
@@ -70,7 +70,7 @@ impl Command {
 }
 
 impl Its {
-    /// Does one command.
+    /// Executes one command.
     pub(super) fn command(&mut self, injector: &Injector, machine: &impl Machine, bytes: &[u8]) {
         let mut words = [0; 4];
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -79,7 +79,7 @@ impl Its {
                 .rev()
                 .fold(0, |word, byte| word << 8 | u64::from(*byte));
         }
-        // Commands that are passed over leave nothing behind.
+        // Skipped commands have no effect.
         _ = self.run(injector, machine, &Command(words));
     }
 
@@ -143,7 +143,7 @@ impl Its {
                 injector.index.remove(translation.device, translation.event);
                 shared.remove_lpi(translation.lpi.into());
             }
-            // SYNC and VSYNC: earlier commands are done already. There are no other commands.
+            // SYNC and VSYNC: earlier commands have completed already. There are no other commands.
             _ => {}
         }
         Ok(())
@@ -164,7 +164,7 @@ impl Its {
         let place = self
             .devices
             .binary_search_by_key(&number, |device| device.number);
-        // The former mapping of the device is forgotten.
+        // The previous mapping of the device is removed.
         if let Ok(at) = place {
             self.devices.remove(at);
             let mut steps = Steps::default();
@@ -182,7 +182,7 @@ impl Its {
         Ok(())
     }
 
-    /// A device that is not there yet.
+    /// Adds a device that does not exist yet.
     pub(super) fn add_device(
         &mut self,
         number: u16,
@@ -226,13 +226,13 @@ impl Its {
         Ok(())
     }
 
-    /// Where a collection is, or would be.
+    /// The index of a collection, or where it would be.
     fn collection(&self, number: u16) -> Result<usize, usize> {
         self.collections
             .binary_search_by_key(&number, |collection| collection.number)
     }
 
-    /// A collection goes to the virtual CPU with a number; it is there from now on.
+    /// Maps a collection to the virtual CPU with a number; the collection is created if necessary.
     pub(super) fn set_collection(
         &mut self,
         machine: &impl Machine,
@@ -250,13 +250,13 @@ impl Its {
         Ok(())
     }
 
-    /// The place of the virtual CPU that a collection goes to.
+    /// The place of the virtual CPU that a collection is mapped to.
     fn target(&self, machine: &impl Machine, number: u16) -> Option<u16> {
         machine.place(self.collections[self.collection(number).ok()?].target?)
     }
 
-    /// Routes the LPIs of the translations that `which` selects to the virtual CPU in `place`, if
-    /// to any.
+    /// Routes the LPIs of the translations that `which` selects to the virtual CPU at `place`, if
+    /// any.
     pub(super) fn route(
         &self,
         injector: &Injector,
@@ -285,7 +285,7 @@ impl Its {
             MAPTI => command.lpi(),
             _ => event.into(),
         };
-        // Existing mappings stay as they are.
+        // Existing mappings are not changed.
         if injector.index.get(device, event).is_some() {
             return Ok(());
         }
@@ -295,7 +295,7 @@ impl Its {
         self.add_event(injector, machine, device, event, lpi, command.collection())
     }
 
-    /// An event that is not there yet.
+    /// Adds an event that does not exist yet.
     pub(super) fn add_event(
         &self,
         injector: &Injector,
@@ -341,7 +341,7 @@ pub(crate) fn configure(machine: &impl Machine, lpi: u32) {
     }
 }
 
-/// Reads the configurations of all LPIs of the virtual CPU in this place.
+/// Reads the configurations of all LPIs routed to the virtual CPU at this place.
 pub(crate) fn configure_all(machine: &impl Machine, place: u16) {
     for (lpi, _) in machine.shared().lpis_of(place) {
         configure(machine, lpi);
@@ -351,7 +351,7 @@ pub(crate) fn configure_all(machine: &impl Machine, place: u16) {
     }
 }
 
-/// Takes an LPI's pending state from the table of the virtual CPU in this place, which has turned
+/// Reads an LPI's pending state from the table of the virtual CPU at this place, which has turned
 /// LPIs on.
 pub(super) fn take_pending(machine: &impl Machine, place: u16, lpi: u32) {
     let Some(private) = machine.private(place) else {
@@ -367,7 +367,7 @@ pub(super) fn take_pending(machine: &impl Machine, place: u16, lpi: u32) {
     }
 }
 
-/// Where a number's entry of a table is (BASER), if there is memory for it.
+/// The address of a number's entry in a table (BASER), if there is memory for it.
 pub(super) fn entry(machine: &impl Machine, table: u64, number: u16) -> Option<u64> {
     debug_assert!([DEVICES, COLLECTIONS].contains(&(table & (7 << 56 | 0x1f << 48 | 3 << 8))));
     let base = table & 0x0000_ffff_ffff_0000 | (table >> 12 & 0xf) << 48;

@@ -16,13 +16,14 @@ use spin::Once;
 use crate::NoMemory;
 use crate::lpi::NUMBERS;
 
-/// The first table has room for half of this, as a power of two; the last one for half of 2^17.
+/// The base-2 logarithm of the first table's size, which has room for half as many translations;
+/// the last table has 2^17 words.
 const LEAST: u32 = 7;
 const TABLES: usize = 11;
-/// As many as there are LPIs.
+/// The maximum number of translations: the number of LPIs.
 const MOST: usize = (NUMBERS.end - NUMBERS.start) as usize;
 
-/// No translation, and one that was removed: both have LPI 0.
+/// No translation, and one that was removed; both have LPI 0.
 const EMPTY: u64 = 0;
 const REMOVED: u64 = 1 << 16;
 
@@ -33,13 +34,13 @@ pub struct Translation {
     pub device: u16,
     /// The device's event.
     pub event: u16,
-    /// The LPI, never 0.
+    /// The LPI, which is never 0.
     pub lpi: u16,
-    /// The collection that says where the LPI goes.
+    /// The collection, which determines where the LPI is routed.
     pub collection: u16,
 }
 
-/// All translations of an ITS. One at a time changes it.
+/// All translations of an ITS. Only one thread at a time changes them.
 #[derive(Debug)]
 pub struct Index {
     tables: [Once<Box<[AtomicU64]>>; TABLES],
@@ -66,7 +67,7 @@ impl Translation {
 }
 
 impl Index {
-    /// With nothing in it. A guest that does not know the seed cannot make events that collide.
+    /// An empty index. A guest that does not know the seed cannot construct events that collide.
     pub fn new(seed: u64) -> Self {
         Index {
             tables: [const { Once::new() }; TABLES],
@@ -81,7 +82,7 @@ impl Index {
         table.and_then(Once::get).map_or(&[], |table| table)
     }
 
-    /// Places of a table from an event's own on, once round.
+    /// The indices of a table from an event's first one on, once around.
     fn row(
         &self,
         table: &[AtomicU64],
@@ -90,14 +91,14 @@ impl Index {
     ) -> impl Iterator<Item = usize> + use<> {
         let mask = table.len().wrapping_sub(1);
         let key = u64::from(device) << 16 | u64::from(event);
-        // Multiplied twice, so that every bit of the key reaches the bits that are taken.
+        // Two multiplications, so that every bit of the key affects the bits that are used.
         let mixed = (key ^ self.seed >> 32).wrapping_mul(self.seed);
         let mixed = (mixed ^ mixed >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let start = (mixed >> 40) as usize;
         (0..table.len()).map(move |at| (start + at) & mask)
     }
 
-    /// Where an event is.
+    /// The index of an event in a table.
     fn find(&self, table: &[AtomicU64], device: u16, event: u16) -> Option<(usize, Translation)> {
         for at in self.row(table, device, event) {
             let word = table[at].load(Relaxed);
@@ -119,7 +120,7 @@ impl Index {
         Some(self.find(self.table(), device, event)?.1)
     }
 
-    /// How many there are.
+    /// The number of translations.
     pub fn len(&self) -> usize {
         self.len.load(Relaxed)
     }
@@ -129,14 +130,14 @@ impl Index {
         self.len() == 0
     }
 
-    /// All of them, in no order.
+    /// All translations, in no particular order.
     pub fn all(&self) -> impl Iterator<Item = Translation> {
         self.table()
             .iter()
             .filter_map(|word| Translation::from_word(word.load(Relaxed)))
     }
 
-    /// Adds a translation, in place of an older one of the event.
+    /// Adds a translation, which replaces an older one of the same event.
     pub fn set(&self, new: Translation) -> Result<(), NoMemory> {
         if let Some((at, _)) = self.find(self.table(), new.device, new.event) {
             self.table()[at].store(new.to_word(), Relaxed);
@@ -153,7 +154,7 @@ impl Index {
         Ok(())
     }
 
-    /// Puts one where it is not yet, into a table that has room.
+    /// Stores a translation for an event that has none into a table with room.
     fn put(&self, table: &[AtomicU64], new: Translation) {
         let free = self
             .row(table, new.device, new.event)
@@ -183,7 +184,7 @@ impl Index {
         Ok(())
     }
 
-    /// Takes one out.
+    /// Removes a translation.
     pub fn remove(&self, device: u16, event: u16) -> Option<Translation> {
         let table = self.table();
         let (at, found) = self.find(table, device, event)?;

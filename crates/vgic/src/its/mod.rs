@@ -23,9 +23,9 @@ pub use saved::{Unsaved, save_pending};
 use crate::vmm::Refused;
 use crate::{Access, Private, Shared};
 
-/// Length of both frames, in bytes: registers, and the one that devices write to.
+/// The length of both frames in bytes: the registers, and the frame that devices write to.
 pub const LEN: u64 = 0x2_0000;
-/// Where devices write to.
+/// The offset that devices write to.
 pub const TRANSLATER: u64 = 0x1_0040;
 
 const CTLR: u32 = 0x0000;
@@ -42,65 +42,66 @@ const FRAME: u32 = 0x1_0000;
 
 const ENABLED: u64 = 1;
 const QUIESCENT: u64 = 1 << 31;
-/// TYPER: physical LPIs; entries of 8 bytes; 16 bits of events and of devices.
+/// TYPER: physical LPIs; entries of 8 bytes; 16 bits each for events and devices.
 const KIND: u64 = 1 | 7 << 4 | 15 << 8 | 15 << 13;
-/// IIDR: product `K`, implementer Arm; revision 0 is the one there is.
+/// IIDR: product `K`, implementer Arm; the only revision is 0.
 const NAME: u64 = 0x4b << 24 | 0x43b;
 const REVISION: u64 = 0xf000;
 /// PIDR4 to PIDR3, then CIDR0 to CIDR3.
 const IDENTITY: [u8; 12] = [0x40, 0, 0, 0, 0x92, 0xb4, 0x3b, 0, 0x0d, 0xf0, 0x05, 0xb1];
 
-/// Fields of CBASER and BASER: valid; pages, less one; attributes of memory.
+/// Fields of CBASER and BASER: valid; the number of pages minus one; memory attributes.
 const VALID: u64 = 1 << 63;
 const PAGES: u64 = 0xff;
 const COMMAND_PAGE: u64 = 0x1000;
-/// Fields of BASER: two levels; the kind of table; entries of 8 bytes; pages of 64 KB.
+/// Fields of BASER: two levels; the type of table; entries of 8 bytes; pages of 64 KB.
 const INDIRECT: u64 = 1 << 62;
 const READ_ONLY: u64 = 7 << 56 | 0x1f << 48 | 3 << 8;
 const TABLE_PAGE: u64 = 0x1_0000;
 const DEVICES: u64 = 1 << 56 | TABLE_ENTRIES;
 const COLLECTIONS: u64 = 4 << 56 | TABLE_ENTRIES;
 const TABLE_ENTRIES: u64 = 7 << 48 | 2 << 8;
-/// Memory at reset: cached, inner shareable.
+/// Memory attributes at reset: cached, inner shareable.
 const AT_RESET: u64 = 3 << 59 | 1 << 10;
 
-/// Bytes of a command, and bits of a place in the queue.
+/// The size of a command in bytes, and the bits of an offset into the queue.
 const COMMAND: u64 = 32;
 const PLACE: u64 = 0xf_ffe0;
 
-/// The services that an ITS needs of its machine.
+/// The services that an ITS needs from its machine.
 pub trait Machine {
-    /// Copies from the guest's memory; false if it is not there.
+    /// Reads the guest's memory; false if there is none.
     fn read(&self, address: u64, into: &mut [u8]) -> bool;
-    /// Copies to the guest's memory; false if it is not there.
+    /// Writes the guest's memory; false if there is none.
     fn write(&self, address: u64, from: &[u8]) -> bool;
-    /// Whether the guest has memory there.
+    /// Whether the guest has memory at an address.
     fn has(&self, address: u64) -> bool;
     /// The place of the virtual CPU with this number.
     fn place(&self, number: u16) -> Option<u16>;
-    /// The private state of the virtual CPU in this place.
+    /// The private state of the virtual CPU at this place.
     fn private(&self, place: u16) -> Option<&Private>;
     /// The state that all virtual CPUs share.
     fn shared(&self) -> &Shared;
-    /// The virtual CPU in this place has to look at its interrupts.
+    /// Makes the virtual CPU at this place refresh its interrupts.
     fn notify(&self, place: u16);
-    /// Between two commands or LPIs: time for others. False if the machine goes away.
+    /// Called between two commands or LPIs, so that others can run. False if the machine is being
+    /// destroyed.
     fn pause(&self) -> bool;
 }
 
-/// Pauses at every 1,024th of many steps that are short.
+/// Pauses at every 1,024th of many short steps.
 #[derive(Default)]
 struct Steps(u32);
 
 impl Steps {
-    /// Before a step. False if the machine goes away.
+    /// Called before a step. False if the machine is being destroyed.
     fn next(&mut self, machine: &impl Machine) -> bool {
         self.0 = self.0.wrapping_add(1);
         !self.0.is_multiple_of(1024) || machine.pause()
     }
 }
 
-/// The part that injection uses: read without a lock.
+/// The part that injection reads without a lock.
 #[derive(Debug)]
 pub struct Injector {
     /// The translations.
@@ -111,9 +112,9 @@ pub struct Injector {
 /// Why a message was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
-    /// The guest has not turned it on.
+    /// The guest has not turned on the ITS.
     Off,
-    /// The guest does not know the event.
+    /// The guest has not mapped the event.
     Unknown,
 }
 
@@ -125,7 +126,7 @@ pub struct Its {
     written: u64,
     device_table: u64,
     collection_table: u64,
-    /// By number.
+    /// Ordered by number.
     devices: Vec<Device>,
     collections: Vec<Collection>,
 }
@@ -134,13 +135,13 @@ pub struct Its {
 #[derive(Clone, Copy, Debug)]
 struct Device {
     number: u16,
-    /// Bits of its events.
+    /// The number of bits in its event numbers.
     bits: u32,
-    /// Where its translations are saved.
+    /// The address at which its translations are saved.
     table: u64,
 }
 
-/// Where a collection's LPIs go: the number of a virtual CPU, if it is mapped.
+/// A collection: the number of the virtual CPU that its LPIs are routed to, if it is mapped.
 #[derive(Clone, Copy, Debug)]
 struct Collection {
     number: u16,
@@ -148,7 +149,7 @@ struct Collection {
 }
 
 impl Injector {
-    /// An ITS at reset; `seed` is unknown to guests.
+    /// An ITS at reset; guests must not know `seed`.
     pub fn new(seed: u64) -> Self {
         Injector {
             index: Index::new(seed),
@@ -156,8 +157,8 @@ impl Injector {
         }
     }
 
-    /// A device's message: its event becomes an LPI. Returns the place of a virtual CPU that has to
-    /// look for it.
+    /// Translates a device's message into an LPI. Returns the place of a virtual CPU that must
+    /// refresh its interrupts, if any.
     #[inline]
     pub fn inject(
         &self,
@@ -188,7 +189,7 @@ impl Default for Its {
 }
 
 impl Its {
-    /// At reset.
+    /// The state at reset.
     pub fn new() -> Self {
         Its {
             commands: 0,
@@ -201,7 +202,7 @@ impl Its {
         }
     }
 
-    /// Back to reset, where tables keep their places.
+    /// Resets the ITS; tables keep their addresses.
     pub fn reset(&mut self, injector: &Injector, machine: &impl Machine) {
         injector.enabled.store(false, Release);
         self.drop_devices(injector, machine);
@@ -212,7 +213,7 @@ impl Its {
         };
     }
 
-    /// A guest's access to a register. Returns the value read.
+    /// Performs a guest's access to a register. Returns the value read.
     pub fn access(&mut self, injector: &Injector, machine: &impl Machine, access: &Access) -> u64 {
         let aligned = access.len >= 4 && access.offset.is_multiple_of(access.len);
         let start = access.offset & !7;
@@ -239,9 +240,9 @@ impl Its {
         }
     }
 
-    /// Whether a VMM can save and restore a register of this offset, by itself.
+    /// Whether a VMM can save and restore the register at this offset individually.
     pub fn has(offset: u64) -> Result<(), Refused> {
-        // 64-bit registers are only accessed whole.
+        // 64-bit registers can only be accessed as a whole.
         let wide = (u64::from(TYPER)..u64::from(IDENTIFICATION)).contains(&offset);
         if !offset.is_multiple_of(if wide { 8 } else { 4 }) {
             return Err(Refused::Invalid);
@@ -254,7 +255,7 @@ impl Its {
         there.then_some(()).ok_or(Refused::Absent)
     }
 
-    /// A VMM reads a register.
+    /// Reads a register for the VMM.
     pub fn get(&self, injector: &Injector, offset: u64) -> Result<u64, Refused> {
         Its::has(offset)?;
         Ok(match offset as u32 {
@@ -263,7 +264,7 @@ impl Its {
         })
     }
 
-    /// A VMM writes a register.
+    /// Writes a register for the VMM.
     pub fn set(
         &mut self,
         injector: &Injector,
@@ -282,7 +283,7 @@ impl Its {
         Ok(())
     }
 
-    /// A register of 32 bits.
+    /// The value of a 32-bit register.
     fn word(&self, injector: &Injector, offset: u32) -> u64 {
         match offset {
             CTLR => {
@@ -301,7 +302,7 @@ impl Its {
         }
     }
 
-    /// A register of 64 bits.
+    /// The value of a 64-bit register.
     fn register(&self, offset: u32) -> u64 {
         match offset {
             TYPER => KIND,
@@ -338,7 +339,7 @@ impl Its {
                 }
             }
             BASER1 if !enabled => {
-                // One level is all that it has.
+                // This table always has one level.
                 self.collection_table = attributes(value) & !(READ_ONLY | INDIRECT) | COLLECTIONS;
                 if value & VALID == 0 {
                     self.collections = Vec::new();
@@ -360,12 +361,12 @@ impl Its {
         self.process(injector, machine);
     }
 
-    /// Bytes of the queue.
+    /// The size of the queue in bytes.
     fn queue(&self) -> u64 {
         ((self.commands & PAGES) + 1) * COMMAND_PAGE
     }
 
-    /// Does commands until none is left.
+    /// Executes commands until none is left.
     fn process(&mut self, injector: &Injector, machine: &impl Machine) {
         while injector.enabled.load(Relaxed) && self.read != self.written {
             let base = self.commands & 0x000f_ffff_ffff_f000;
@@ -384,7 +385,8 @@ impl Its {
         self.devices = Vec::new();
         let mut steps = Steps::default();
         injector.index.retain(|translation| {
-            // No more than there are, should the machine go away.
+            // The result does not matter: if the machine is being destroyed, this still ends with
+            // the last translation.
             steps.next(machine);
             machine.shared().remove_lpi(translation.lpi.into());
             false
@@ -392,8 +394,8 @@ impl Its {
     }
 }
 
-/// Memory as this ITS accesses it: never outer shareable, never uncached, the outer cache as the
-/// inner one.
+/// The attributes with which this ITS accesses memory: never outer shareable, never uncached, and
+/// with the outer cacheability of the inner one.
 fn attributes(value: u64) -> u64 {
     let share = match value >> 10 & 3 {
         2 => 1,

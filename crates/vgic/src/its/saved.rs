@@ -14,9 +14,9 @@ use crate::{NoMemory, tables};
 pub enum Unsaved {
     /// The guest has no memory there.
     Absent,
-    /// The tables make no sense.
+    /// The content of the tables is invalid.
     Invalid,
-    /// There was no memory.
+    /// There was not enough memory.
     NoMemory,
 }
 
@@ -32,9 +32,9 @@ impl From<Passed> for Unsaved {
     }
 }
 
-/// How far ahead the next entry of a device table may be said to be.
+/// The maximum distance to the next entry of a device table that an entry can give.
 const DEVICE_STEP: u16 = (1 << 14) - 1;
-/// As many collections as there are numbers.
+/// The maximum number of collections: the number of collection numbers.
 const MOST_COLLECTIONS: u64 = 1 << 16;
 
 impl Its {
@@ -85,7 +85,7 @@ impl Its {
             pause(machine)?;
             count += 1;
         }
-        // An entry of zero ends the table.
+        // A zero entry ends the table.
         if count < room {
             self.put_collection(machine, count, 0)?;
         }
@@ -101,7 +101,7 @@ impl Its {
         table & 0x0000_ffff_ffff_0000 | (table >> 12 & 0xf) << 48
     }
 
-    /// Reads all tables, and forgets all former state.
+    /// Reads all tables, and discards all previous state.
     pub fn restore(&mut self, injector: &Injector, machine: &impl Machine) -> Result<(), Unsaved> {
         self.drop_devices(injector, machine);
         self.collections = Vec::new();
@@ -116,7 +116,7 @@ impl Its {
                     let value = get(machine, address)?;
                     self.restore_device(injector, machine, device, value)?
                 }
-                // No second level, or no table any more: perhaps behind.
+                // There is no second-level table here, or no table at all; later entries may exist.
                 None => 1,
             };
             if step == 0 {
@@ -133,7 +133,8 @@ impl Its {
             return Ok(());
         }
         let room = ((self.collection_table & PAGES) + 1) * TABLE_PAGE / ENTRY;
-        // Sorted at the end: in whatever order they come, none is moved for each of the others.
+        // Sorted once at the end, so that inserting in an unfavourable order takes no quadratic
+        // time.
         let mut found = Vec::new();
         for at in 0..room.min(MOST_COLLECTIONS + 1) {
             let value = get(machine, self.collection_base() + at * ENTRY)?;
@@ -173,8 +174,8 @@ impl Its {
             .is_ok()
     }
 
-    /// Reads a device's entry, and all of its events. Returns how far the next device is; 1 where
-    /// there is none.
+    /// Reads a device's entry and all of its events. Returns the distance to the next device; 1 if
+    /// the entry is not valid.
     fn restore_device(
         &mut self,
         injector: &Injector,
@@ -232,7 +233,7 @@ fn save_events(
     Ok(())
 }
 
-/// Writes which LPIs of the virtual CPU in this place are pending into its table.
+/// Writes the pending state of the LPIs of the virtual CPU at this place into its table.
 pub fn save_pending(machine: &impl Machine, place: u16) -> Result<(), Unsaved> {
     let Some(private) = machine
         .private(place)
@@ -258,7 +259,8 @@ pub fn save_pending(machine: &impl Machine, place: u16) -> Result<(), Unsaved> {
     Ok(())
 }
 
-/// The virtual CPU in this place has turned LPIs on: from now on its tables configure them.
+/// Called after the virtual CPU at this place has turned LPIs on: from now on its tables configure
+/// them.
 pub fn turned_on(machine: &impl Machine, place: u16) {
     configure_all(machine, place);
     for (lpi, _) in machine.shared().lpis_of(place) {
@@ -269,7 +271,7 @@ pub fn turned_on(machine: &impl Machine, place: u16) {
     }
 }
 
-/// Lets others run.
+/// Lets others run; fails if the machine is being destroyed.
 fn pause(machine: &impl Machine) -> Result<(), Unsaved> {
     machine.pause().then_some(()).ok_or(Unsaved::Invalid)
 }
