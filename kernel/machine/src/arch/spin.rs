@@ -13,15 +13,16 @@ use super::cpu::lock_holder;
 use super::{LOCK_HOLDER_SIZE, text, time};
 use crate::backtrace;
 
-/// The lock without what it guards. Whoever holds a spin lock stays on its CPU: its thread is its
-/// CPU, too.
+/// The lock without the data that it protects. The holder of a spin lock stays on its CPU, so the
+/// word names its thread and its CPU at once.
 pub struct Word(LockWord<LOCK_HOLDER_SIZE>);
 
-/// Number of seconds that a CPU spins before this is logged, as Linux's soft lockup detector does.
+/// The number of seconds that a CPU spins before this is logged, as by Linux's soft lockup
+/// detector.
 const LONG: u64 = 20;
 
 impl Word {
-    /// Spins until the lock, which guards an `of`, is this CPU's.
+    /// Spins until this CPU has the lock, which protects an `of`.
     ///
     /// # Panics
     /// If the CPU waits for itself, which would otherwise hang silently.
@@ -45,7 +46,7 @@ impl Word {
         }
     }
 
-    /// Looks once whether the lock, which guards an `of`, is to be had; true if it is the caller's.
+    /// Tries once to take the lock, which protects an `of`; true if the caller has it now.
     fn look(&self, waiter: &mut Waiter, of: fn() -> &'static str) -> bool {
         match self.0.look(lock_holder(), waiter) {
             Seen::Taken => true,
@@ -55,7 +56,7 @@ impl Word {
     }
 }
 
-// SAFETY: whoever replaces 0 by another value holds the lock exclusively until 0 is stored;
+// SAFETY: the CPU that replaces 0 by another value holds the lock exclusively until 0 is stored;
 // the acquire sees everything before the release.
 unsafe impl RawMutex for Word {
     const INIT: Self = Word(LockWord::new());
@@ -100,10 +101,11 @@ impl<T: ?Sized> SpinMutex<T> {
         unsafe { self.0.raw() }
     }
 
-    /// The guard of the caller, who has just taken the lock.
+    /// The guard for the caller, which has just taken the lock.
     #[inline(always)]
     fn guard(&self) -> SpinMutexGuard<'_, T> {
-        // SAFETY: the callers, all in this file, make one for each time that the word was taken.
+        // SAFETY: the callers, all in this file, create one guard each time that they take the
+        // word.
         unsafe { self.0.make_guard_unchecked() }
     }
 
@@ -132,7 +134,7 @@ impl<T: ?Sized> SpinMutex<T> {
         self.word().0.take(lock_holder()).map(|()| self.guard())
     }
 
-    /// Takes the lock for one that waits, if it is free.
+    /// Takes the lock for a waiter, if it is free.
     ///
     /// # Panics
     /// If the current thread holds it.
@@ -141,7 +143,7 @@ impl<T: ?Sized> SpinMutex<T> {
         taken.then(|| self.guard())
     }
 
-    /// One that waited waits no more; it may have got the lock.
+    /// Ends a wait; returns a guard if the waiter got the lock.
     pub fn give_up(&self, waiter: Waiter) -> Option<SpinMutexGuard<'_, T>> {
         let taken = self.word().0.give_up(lock_holder(), waiter);
         taken.then(|| self.guard())

@@ -105,7 +105,7 @@ impl ThreadState {
 /// some of calls that have returned.
 ///
 /// # Safety
-/// The CPU does not go on.
+/// The CPU never continues.
 pub(crate) unsafe fn log_stack_of(cpu: &Cpu) {
     // SAFETY: the CPU does not write the cell, and its thread lives as long as it runs.
     let Some(thread) = (unsafe { cpu.current.as_ptr().read_volatile().as_ref() }) else {

@@ -48,7 +48,7 @@ crate::selftest! {
     fn a_cpu_is_online_unless_it_lacks_a_promise() {
         use super::{cpu, cpus, time};
         let refused = (1..cpu::possible()).find(|index| is_late(*index));
-        // They come up by themselves after their release.
+        // They come up by themselves after they are released.
         let deadline = time::now_ticks() + time::ns_to_ticks(cpus::PATIENCE_NS);
         let all = || (0..cpu::possible()).all(|index| cpu::get(index).is_some());
         while time::now_ticks() < deadline && !all() {

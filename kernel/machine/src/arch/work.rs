@@ -14,5 +14,5 @@ pub const MEMORY: u32 = 1 << 4;
 pub const TAG_FAULT: u32 = 1 << 5;
 /// With [`TRACE`]: tag faults of the kernel's accesses for the program must be discarded (arm64).
 pub const TAG_EXIT: u32 = 1 << 6;
-/// Timers of CPU time, which nobody looked at while the process rested, go on.
+/// CPU time timers, which were not checked while the process rested, are active again.
 pub const CPU_TIMERS: u32 = 1 << 7;

@@ -129,22 +129,23 @@ pub fn fault(address: usize, access: Access) -> Option<result::Result<(), Failur
     )
 }
 
-/// What a word lies in that several processes may use.
+/// Identifies a word that several processes may use, by the memory that contains it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Holder {
     /// A private page, which the program may write.
     Space,
-    /// The object of that number ([`PageSource::object`]), at that offset.
+    /// The object with this number ([`PageSource::object`]), at this offset.
     ///
     /// [`PageSource::object`]: super::PageSource::object
     Object(usize, usize),
-    /// The same as long as the page has not been copied: the program cannot write it.
+    /// The same, as long as the page has not been copied: the program cannot write to it.
     Original(usize, usize),
     /// A private page that the program cannot write.
     Constant,
 }
 
-/// What `address`, which has no tag, lies in; none without a mapping that allows `access`.
+/// The memory that contains `address`, which has no tag; none without a mapping that allows
+/// `access`.
 #[inline(always)]
 pub fn holder(address: usize, access: Access) -> Option<Holder> {
     let look = |vma: &Vma| {

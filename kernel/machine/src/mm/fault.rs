@@ -72,10 +72,10 @@ impl Failure {
     pub(super) fn of(error: Errno) -> Failure {
         match error {
             Errno::EAGAIN => Failure::Absent,
-            // A thread that must die does not come back for it.
+            // A thread that must die does not retry.
             Errno::ENOMEM | Errno::EINTR => Failure::NoMemory,
             // The file ends before this page, has no room for it, could not read it, or may not be
-            // changed: another try would end no better.
+            // changed: a retry would not succeed either.
             _ => Failure::BeyondEnd,
         }
     }
@@ -91,8 +91,8 @@ pub(super) fn zero_frame() -> PhysAddr {
     PhysAddr(ZERO.load(Relaxed))
 }
 
-/// PTEs that map the zero page: without and with execute permission. Neither sets GP: zeroes are no
-/// instructions.
+/// PTEs that map the zero page: without and with execute permission. Neither sets GP, since zeroes
+/// are not valid instructions.
 static ZERO_ENTRIES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Allocates the zero page.

@@ -83,7 +83,7 @@ impl AddressSpace {
             self.context.pay_cpus(owed, 0..user_end());
         }
         drop((space, parent));
-        // Dropping the child here must not make others wait.
+        // Dropping the child here must not make other threads wait.
         drop(parts);
         if notified && alone {
             self.protect_shared();
@@ -125,7 +125,7 @@ impl AddressSpace {
                 done = Err(Errno::EINTR);
             }
         }
-        // Also if some are missing: dropping them may take long.
+        // Also if some are missing, since dropping them may take long.
         child.lock().vmas = vmas;
         done.map(|_| parent)
     }

@@ -1,6 +1,6 @@
-//! The kernel heap: size classes cut from single frames, with per-CPU free lists for each class;
-//! larger blocks come from the buddy allocator or, where that has none so large, from the vmalloc
-//! area.
+//! The kernel heap: size classes cut from single frames, with per-CPU free lists for each class.
+//! Larger blocks come from the buddy allocator, or from the vmalloc area if it has no block of that
+//! size.
 
 extern crate alloc;
 
@@ -274,7 +274,7 @@ unsafe impl GlobalAlloc for Heap {
 /// The size in bytes of a block from which on its frames need not be adjacent.
 const SCATTERED: usize = 8 * PAGE_SIZE;
 
-/// A block for which there are not enough adjacent frames; null without memory.
+/// A block made of single frames, if there are not enough adjacent ones; null without memory.
 #[cold]
 #[inline(never)]
 fn take_scattered(layout: &Layout) -> *mut u8 {

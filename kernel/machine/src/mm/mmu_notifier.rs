@@ -15,17 +15,19 @@ use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 use crate::upcall::cond_resched;
 
-/// Bytes of a space that are notified at once before others may run: the most, and, where a
-/// notifier is slow or they are translated to at more than [`FEW`] places, about the fewest.
+/// The maximum number of bytes of a space that are notified at once before other threads may run.
+/// If a notifier is slow, or the bytes are translated to at more than [`FEW`] addresses, this is
+/// about the minimum instead.
 const PART: usize = 64 << 20;
 const LEAST: usize = 2 << 20;
 const FEW: usize = 8;
 
-/// The most notifiers of a space: each is asked whenever memory of it is unmapped.
+/// The maximum number of notifiers of a space: each is called whenever memory of the space is
+/// unmapped.
 const MOST: usize = 1024;
-/// The most places at which the notifiers of a space together may translate to the same memory
-/// beside another: when it is unmapped, it is unmapped from each, while the space is locked and
-/// nothing else runs on the CPU.
+/// The maximum number of additional addresses at which all notifiers of a space together may map
+/// the same memory. When it is unmapped, it is unmapped from each of them, while the space is
+/// locked and nothing else runs on the CPU.
 const MOST_ALIASES: usize = 128;
 
 /// A secondary translation of the frames of a space.
@@ -34,16 +36,16 @@ pub trait MmuNotifier: Send + Sync {
     /// space, which is usually locked.
     fn invalidate(&self, range: Range<usize>);
 
-    /// Makes a range read-only, for copies on write. The same rules apply.
+    /// Makes a range read-only for copy-on-write. The same rules apply.
     fn protect(&self, range: Range<usize>);
 
-    /// Whether it takes long with each page.
+    /// Whether a change takes long for each page.
     fn is_slow(&self) -> bool {
         false
     }
 
-    /// At how many places it translates to memory of a range, counted up to `most`. The same rules
-    /// apply.
+    /// The number of addresses at which it maps memory of a range, counted up to `most`. The same
+    /// rules apply.
     fn aliases(&self, range: &Range<usize>, most: usize) -> usize;
 
     /// Removes all translations: the space is gone. May sleep.
@@ -114,7 +116,7 @@ impl MmuNotifiers {
         known.any(|notifier| notifier.is_slow())
     }
 
-    /// Whether a range is translated to at more than `most` places.
+    /// Whether a range is mapped at more than `most` addresses.
     fn has_more_aliases(list: &[Weak<dyn MmuNotifier>], range: &Range<usize>, most: usize) -> bool {
         let mut left = most + 1;
         for notifier in list.iter().filter_map(Weak::upgrade) {
@@ -151,11 +153,11 @@ impl AddressSpace {
         self.context().notifiers.add(notifier)
     }
 
-    /// Makes the `change` by which a notifier of this space translates to a range at one more
-    /// place.
+    /// Makes the `change` by which a notifier of this space maps a range at one more address.
     ///
     /// # Errors
-    /// ENOMEM: the notifiers do at so many that they may at no other. Those of `change`.
+    /// ENOMEM: the notifiers map it at the maximum number of addresses already. The errors of
+    /// `change`.
     pub fn add_alias<T>(
         &self,
         range: &Range<usize>,

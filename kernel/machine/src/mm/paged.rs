@@ -1,6 +1,6 @@
-//! Files whose pages may not be in memory yet, and which must be notified of the first write to
-//! each page, since they write it back to a device. The usual fault path does not handle them: it
-//! fails, and the fault comes here.
+//! Files whose pages may not be in memory yet, and which must be notified before each page is first
+//! written, since they write it back to a device. The usual fault path does not handle them: it
+//! fails, and the fault is resolved here.
 
 extern crate alloc;
 
@@ -20,12 +20,12 @@ use crate::errno::{Errno, Result};
 pub struct FilePage {
     mapping: Arc<dyn PageSource>,
     index: usize,
-    /// It is to be written through a mapping of which the file hears.
+    /// The page is to be written through a mapping that notifies the file.
     write: bool,
 }
 
 impl FilePage {
-    /// Waits until the file has it, and is ready for a write to it.
+    /// Waits until the file has the page in memory, and has prepared for a write if that is needed.
     ///
     /// # Errors
     /// Those of [`PageSource::load`].
@@ -35,8 +35,8 @@ impl FilePage {
 }
 
 impl AddressSpace {
-    /// Resolves a fault that [`AddressSpace::fault`] could not, for want of the page or of the
-    /// right to write it ([`Failure::Absent`], [`Failure::Denied`]). May sleep.
+    /// Resolves a fault that [`AddressSpace::fault`] could not, because the page is absent or a
+    /// write must be notified ([`Failure::Absent`], [`Failure::Denied`]). May sleep.
     pub fn fault_paged(&self, address: usize, access: Access) -> core::result::Result<(), Failure> {
         loop {
             let page = {
@@ -55,7 +55,7 @@ impl AddressSpace {
 }
 
 impl Space {
-    /// The page of a file that is mapped at an address, for an access there.
+    /// The file's page that is mapped at an address, for an access to it.
     pub(super) fn file_page(&self, address: usize, access: Access) -> Option<FilePage> {
         let vma = self.vmas.find(page_down(address))?;
         let Source::File { mapping, .. } = &vma.source else {
@@ -68,7 +68,7 @@ impl Space {
         })
     }
 
-    /// As [`Space::resolve_alone`], also where the file must hear of the write.
+    /// As [`Space::resolve_alone`], also if the file must be notified of the write.
     pub(super) fn resolve_paged(
         &mut self,
         context: &Context,
@@ -84,7 +84,7 @@ impl Space {
         self.notify_write(context, page).map_err(Failure::of)
     }
 
-    /// Lets a page, which is mapped, be written, after the file has heard of it.
+    /// Allows writes to a page that is mapped, after the file was notified.
     fn notify_write(&self, context: &Context, page: usize) -> Result<()> {
         let vma = self.vmas.find(page).ok_or(Errno::EFAULT)?;
         let Source::File { mapping, .. } = &vma.source else {
@@ -96,7 +96,7 @@ impl Space {
         let (entry, mut owed) = (leaf.entry(page), None);
         mapping.write_mapped(index(vma, page), &mut |frame| {
             let old = entry.load();
-            // Only of the page that the file has now; the entry of another goes.
+            // Only if this is still the file's page; the entry of another one is removed.
             if old != Pte::EMPTY && PhysAddr(old.phys()) == frame.phys() {
                 let new = old.with_writable(true).with_young(true);
                 owed = entry.replace::<Widen>(old, new).ok();

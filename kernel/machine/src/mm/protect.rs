@@ -172,7 +172,7 @@ impl Space {
     /// tags.
     #[inline]
     fn has_pending(&self) -> bool {
-        // Paused moves and forks are no changes of rights.
+        // Paused moves and forks do not change rights.
         self.late != usize::from(self.is_moving()) + usize::from(self.forking)
     }
 

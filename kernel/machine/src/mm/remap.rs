@@ -293,7 +293,7 @@ impl Space {
             ..part
         });
         if moved.is_err() && left != vma.flags {
-            // The VMA is split there already.
+            // The VMA is already split there.
             self.vmas.change(old.clone(), |old| old.flags = vma.flags)?;
         }
         moved
@@ -317,8 +317,8 @@ impl Space {
         Ok(())
     }
 
-    /// Makes the tables that a move needs: for a table that moves as a whole those above it, else
-    /// those of the pages that are there, so that memory that was never touched costs nothing.
+    /// Makes the tables that a move needs: for a table that moves as a whole, those above it;
+    /// otherwise those of present pages, so that memory that was never touched costs nothing.
     fn make_targets(&self, context: &Context, part: Range<usize>, distance: usize) -> Result<()> {
         let mut made = Ok(());
         self.table.visit_above_leaf(part.clone(), &mut |start, _| {
@@ -411,13 +411,13 @@ fn span(start: usize, part: &Range<usize>) -> Range<usize> {
     start..((start & !(SIZE - 1)) + SIZE).min(part.end)
 }
 
-/// Whether what covers `span` covers nothing else, and may cover the span at `distance`.
+/// Whether the entry that covers `span` covers nothing else, and can cover the span at `distance`.
 fn is_whole(span: &Range<usize>, distance: usize) -> bool {
     span.len() == SIZE && distance.is_multiple_of(SIZE)
 }
 
-/// A span as the one or two ranges each of which lies, at `distance`, in one last-level table, with
-/// the addresses of their first pages there.
+/// Splits a span into one or two ranges, each of which lies in one last-level table after it is
+/// moved by `distance`; with the new addresses of their first pages.
 fn halves(span: Range<usize>, distance: usize) -> impl Iterator<Item = (Range<usize>, usize)> {
     let target = span.start.wrapping_add(distance);
     let middle = span.start + (SIZE - target % SIZE).min(span.len());

@@ -11,12 +11,12 @@ use zerocopy::FromZeros;
 
 use super::dma::KernelHal;
 
-/// Buffers of a queue.
+/// The number of buffers in a queue.
 const BUFFERS: usize = 32;
-/// Bytes of a buffer.
+/// The size of a buffer in bytes.
 const BUFFER: usize = 4096;
 
-/// Bytes that the device may be reading.
+/// Data that the device may be reading.
 struct Sending {
     buffer: Box<[u8; BUFFER]>,
     len: usize,
@@ -31,8 +31,9 @@ pub struct SendQueue {
 }
 
 impl SendQueue {
-    /// Queue `number` of a device, without interrupts. Boxed and out of line, as it takes more than
-    /// a kilobyte, which the boot stack lacks for each function that passes it on.
+    /// Creates queue `number` of a device, without interrupts. Boxed and not inlined, since it
+    /// takes more than a kilobyte, which the boot stack does not have for each function that
+    /// returns it.
     #[inline(never)]
     pub fn new(transport: &mut impl Transport, number: u16) -> Result<Box<Self>> {
         let mut queue = VirtQueue::new(transport, number, false, false)?;
@@ -70,7 +71,7 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Waits until the device has consumed all that was sent.
+    /// Waits until the device has consumed all data.
     pub fn flush(&mut self) -> Result<()> {
         while self.free.len() < BUFFERS {
             self.reclaim()?;

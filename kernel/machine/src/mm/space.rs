@@ -189,8 +189,8 @@ impl AddressSpace {
         self.lock().vmas.first_after(address).cloned()
     }
 
-    /// Whether a VMA ends above `address`. Unlike [`Self::vma_after`] it gives out no count of a
-    /// file, which may be the last one when it is dropped.
+    /// Whether a VMA ends above `address`. Unlike [`Self::vma_after`], this returns no reference to
+    /// a file, which might be the last one when it is dropped.
     pub fn has_vma_after(&self, address: usize) -> bool {
         self.read_lock().vmas.first_after(address).is_some()
     }

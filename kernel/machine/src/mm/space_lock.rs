@@ -53,7 +53,7 @@ pub trait OnUnlock {
     fn on_unlock(&mut self, counted: impl FnOnce() -> usize);
 }
 
-/// What the writers' lock guards: the right to write.
+/// The data of the writers' lock: the right to write.
 struct Writer;
 
 /// A value that CPUs read concurrently, each writing only to its own slot, and that a writer
@@ -115,7 +115,7 @@ impl<T: OnUnlock> SpaceLock<T> {
         }
     }
 
-    /// A reader will wait for the writer.
+    /// Called when a reader has to wait for the writer.
     #[cold]
     #[inline(never)]
     fn blocked(&self) {

@@ -83,9 +83,9 @@ impl Entry {
             .map_err(Pte)
     }
 
-    /// As [`Entry::replace`], with another frame. Where break-before-make is required, `pay` runs
+    /// As [`Entry::replace`], with another frame. If break-before-make is required, `pay` runs
     /// before the new entry is written. A fault in between finds the entry busy and retries, as
-    /// does the fault of a CPU that goes on holding the busy entry.
+    /// does a CPU that still holds the busy entry.
     #[inline(always)]
     pub fn replace_frame(&self, old: Pte, new: Pte, pay: impl FnOnce(Owed<Replace>)) -> bool {
         let first = if mmu::BREAK_FIRST { BUSY } else { new };
@@ -240,7 +240,8 @@ impl PageTable {
         Pte::EMPTY
     }
 
-    /// The entry above the last-level table for the page at `address`, if there are those above.
+    /// The entry above the last-level table for the page at `address`, if the tables above it
+    /// exist.
     pub fn find_above_leaf(&self, address: usize) -> Option<&Entry> {
         let mut table = self.root;
         for level in (2..mmu::levels()).rev() {

@@ -286,7 +286,7 @@ pub fn read_cstr(address: usize, max: usize) -> Result<Vec<u8>> {
     Ok(string)
 }
 
-/// As [`read_cstr`], into a buffer in place of what it holds.
+/// As [`read_cstr`], into a buffer, whose content is replaced.
 ///
 /// # Errors
 /// Those of [`read_cstr`].
@@ -295,7 +295,7 @@ pub fn read_cstr_into(address: usize, max: usize, string: &mut Vec<u8>) -> Resul
     while string.len() < max {
         let at = address.wrapping_add(string.len());
         let old = string.len();
-        // As much as was read so far, so that little is read in vain.
+        // At most as much as was read so far, so that little is read unnecessarily.
         let part = (PAGE_SIZE - at % PAGE_SIZE)
             .min(max - old)
             .min(CHUNK.max(old));

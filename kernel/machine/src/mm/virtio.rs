@@ -27,15 +27,15 @@ const BUFFERS: usize = 4;
 pub const BUFFER: usize = 512;
 
 bitflags::bitflags! {
-    /// All features, of which the crate's own set has few.
+    /// All features; the crate's own set has only a few.
     #[derive(Debug)]
     struct Features: u64 {
         const _ = !0;
     }
 }
 
-/// Begins to start a device of virtio 1; returns which of the features `wanted` it has. Once they
-/// are settled it hears of no more (virtio 1.2, 3.1.1).
+/// Begins to initialize a device of virtio 1; returns those of the features `wanted` that it has.
+/// After they are accepted, it learns of no more (virtio 1.2, 3.1.1).
 pub(super) fn negotiate(transport: &mut Ordered, wanted: u64) -> u64 {
     let wanted = Features::from_bits_retain(wanted | Feature::VERSION_1.bits());
     transport.begin_init(wanted).bits()
@@ -109,7 +109,7 @@ impl Stream {
         self.send.send(&mut self.transport, bytes)
     }
 
-    /// Waits until the device has consumed all that was sent.
+    /// Waits until the device has consumed all data.
     pub fn flush(&mut self) -> Result<()> {
         self.send.flush()
     }

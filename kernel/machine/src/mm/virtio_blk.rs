@@ -17,26 +17,26 @@ use super::frame::FrameRef;
 use super::ordered::Ordered;
 use super::virtio::{self, Device};
 
-/// The queue of requests; devices may have more.
+/// The request queue; devices may have more.
 const QUEUE: u16 = 0;
-/// Descriptors of the queue: no more than the stack has room for, on which a queue begins.
+/// The number of descriptors in the queue: limited by the stack, on which a queue is first built.
 const DESCRIPTORS: usize = 64;
-/// Descriptors of a request without data: its header, what it concerns, and its status.
+/// The number of descriptors of a request without data: its header, its extent, and its status.
 const FRAMING: usize = 3;
-/// Requests that may be in flight.
+/// The maximum number of requests in flight.
 const REQUESTS: usize = DESCRIPTORS / FRAMING;
-/// Parts that a request has at most.
+/// The maximum number of parts in a request.
 const MOST_PARTS: usize = 16;
 
-/// The unit in which devices count.
+/// The unit of sizes and addresses on the device, in bytes.
 pub const SECTOR: usize = 512;
-/// Length of the answer to [`Operation::Id`].
+/// The length of the answer to [`Operation::Id`].
 pub const ID: usize = 20;
 
-/// Features (VIRTIO_BLK_F_): the device says how many parts a request may have, it cannot be
-/// written, it names the size of its blocks, it has a cache that must be flushed, it tells its
-/// physical blocks, it discards and zeroes sectors. Both sides say from which request on they want
-/// to be told of requests and answers (VIRTIO_F_EVENT_IDX).
+/// Features (VIRTIO_BLK_F_): the device reports how many parts a request may have; it is read-only;
+/// it reports its block size; it has a cache that must be flushed; it reports its physical block
+/// size; it can discard and zero sectors. And VIRTIO_F_EVENT_IDX: both sides choose from which
+/// request on they are notified of requests and answers.
 const SEG_MAX: u64 = 1 << 2;
 const READ_ONLY: u64 = 1 << 5;
 const BLK_SIZE: u64 = 1 << 6;
@@ -46,7 +46,7 @@ const DISCARD: u64 = 1 << 13;
 const WRITE_ZEROES: u64 = 1 << 14;
 const EVENT_IDX: u64 = 1 << 29;
 
-/// Places in the configuration space.
+/// Offsets in the configuration space.
 const CAPACITY: usize = 0;
 const CONFIG_SEG_MAX: usize = 12;
 const CONFIG_BLK_SIZE: usize = 20;
@@ -54,31 +54,31 @@ const PHYSICAL_EXPONENT: usize = 24;
 const MOST_DISCARDED: usize = 36;
 const MOST_ZEROED: usize = 48;
 
-/// What a request asks for.
+/// The kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// Read sectors.
     Read = 0,
     /// Write sectors.
     Write = 1,
-    /// Put all that was written before onto the medium.
+    /// Write all earlier data to the medium.
     Flush = 4,
-    /// The device's serial number, of [`ID`] bytes at most.
+    /// Get the device's serial number, of at most [`ID`] bytes.
     Id = 8,
-    /// Forget sectors: what they hold from now on is the device's to choose.
+    /// Discard sectors: afterwards their content is undefined.
     Discard = 11,
     /// Fill sectors with zeroes.
     WriteZeroes = 13,
 }
 
 impl Operation {
-    /// Whether it concerns an extent, in place of data.
+    /// Whether it has an extent instead of data.
     fn has_extent(self) -> bool {
         matches!(self, Operation::Discard | Operation::WriteZeroes)
     }
 }
 
-/// What the device shall do.
+/// A request to the device.
 pub struct Request {
     /// The kind of request.
     pub operation: Operation,
@@ -86,9 +86,9 @@ pub struct Request {
     pub sector: u64,
     /// The data.
     pub parts: Vec<Part>,
-    /// Of [`Operation::Discard`] and [`Operation::WriteZeroes`]: how many sectors.
+    /// For [`Operation::Discard`] and [`Operation::WriteZeroes`]: the number of sectors.
     pub count: u32,
-    /// Of [`Operation::WriteZeroes`]: the device may give up the sectors' place on the medium.
+    /// For [`Operation::WriteZeroes`]: the device may release the sectors' space on the medium.
     pub unmap: bool,
 }
 
@@ -97,14 +97,14 @@ pub struct Request {
 pub struct Part {
     /// The frame.
     pub frame: FrameRef,
-    /// The first byte in it.
+    /// The first byte of the part.
     pub offset: usize,
-    /// Bytes.
+    /// The number of bytes.
     pub len: usize,
 }
 
 impl Request {
-    /// One without data, from sector 0 on.
+    /// A request without data, for sector 0.
     pub fn new(operation: Operation) -> Self {
         Request {
             operation,
@@ -116,32 +116,34 @@ impl Request {
     }
 }
 
-/// What the device says about itself.
+/// What the device reports about itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Properties {
     /// Its size in sectors of [`SECTOR`] bytes.
     pub sectors: u64,
     /// Whether it refuses writes.
     pub read_only: bool,
-    /// Whether what was written must be flushed.
+    /// Whether written data must be flushed.
     pub has_cache: bool,
-    /// Bytes of a logical block.
+    /// The size of a logical block in bytes.
     pub block_size: usize,
-    /// Bytes of a physical block.
+    /// The size of a physical block in bytes.
     pub physical_block_size: usize,
-    /// Parts that a request may have.
+    /// The maximum number of parts in a request.
     pub parts: usize,
-    /// Sectors that a request may discard, a multiple of blocks; 0 where none may.
+    /// The maximum number of sectors that a request may discard, a multiple of blocks; 0 if not
+    /// supported.
     pub most_discarded: u32,
-    /// Sectors that a request may zero, a multiple of blocks; 0 where none may.
+    /// The maximum number of sectors that a request may zero, a multiple of blocks; 0 if not
+    /// supported.
     pub most_zeroed: u32,
 }
 
-/// A request that is done: its token, whether it succeeded, and its data.
+/// A completed request: its token, whether it succeeded, and its data.
 pub struct Done {
-    /// What [`Disk::submit`] returned.
+    /// The token that [`Disk::submit`] returned.
     pub token: u16,
-    /// Whether the device did what was asked for.
+    /// Whether the device executed it successfully.
     pub succeeded: bool,
     /// The parts of the request.
     pub parts: Vec<Part>,
@@ -156,17 +158,17 @@ struct Header {
     sector: u64,
 }
 
-/// Sectors that a request concerns (virtio_blk_discard_write_zeroes).
+/// The sectors that a request applies to (virtio_blk_discard_write_zeroes).
 #[derive(FromZeros, IntoBytes, Immutable)]
 #[repr(C)]
 struct Extent {
     sector: u64,
     count: u32,
-    /// 1: unmap.
+    /// 1: the device may unmap them.
     flags: u32,
 }
 
-/// What a request shares with the device beside its data.
+/// The data of a request that it shares with the device besides its parts.
 #[derive(FromZeros)]
 struct Framing {
     header: Header,
@@ -177,7 +179,7 @@ struct Framing {
 struct InFlight {
     operation: Operation,
     parts: Vec<Part>,
-    /// The place of its framing.
+    /// The index of its framing.
     place: u8,
 }
 
@@ -186,11 +188,11 @@ pub struct Disk {
     transport: Ordered,
     queue: Box<VirtQueue<KernelHal, DESCRIPTORS>>,
     framings: Box<[Framing; REQUESTS]>,
-    /// The places of framings that no request uses.
+    /// The indices of framings that no request uses.
     free: Vec<u8>,
-    /// By tokens.
+    /// Indexed by token.
     in_flight: Vec<Option<InFlight>>,
-    /// The device answered what nobody asked: it is not listened to any more.
+    /// The device has returned an unknown token; it is not used any more.
     broken: bool,
 }
 
@@ -198,7 +200,7 @@ impl Disk {
     /// Starts a device.
     ///
     /// # Errors
-    /// Those of its queue; `Unsupported` for a device whose blocks are larger than pages.
+    /// The errors of its queue; `Unsupported` for a device whose blocks are larger than pages.
     pub fn start(device: Device) -> Result<(Self, Properties)> {
         let mut transport = device.into_transport();
         let wanted = SEG_MAX | READ_ONLY | BLK_SIZE | FLUSH | TOPOLOGY | DISCARD | WRITE_ZEROES;
@@ -216,10 +218,10 @@ impl Disk {
         Ok((disk, properties))
     }
 
-    /// Hands a request to the device. Returns its token, or the request where the queue is full.
+    /// Submits a request to the device. Returns its token, or the request if the queue is full.
     ///
     /// # Panics
-    /// If there are more parts than a request may have, or one leaves its frame.
+    /// If there are more parts than a request may have, or a part exceeds its frame.
     pub fn submit(&mut self, request: Request) -> core::result::Result<u16, Request> {
         assert!(request.parts.len() <= MOST_PARTS, "too many parts");
         if self.queue.available_desc() < request.parts.len() + FRAMING {
@@ -240,7 +242,7 @@ impl Disk {
             count: request.count,
             flags: request.unmap.into(),
         };
-        // An answer that the device does not write is none.
+        // If the device does not write a status, the request has failed.
         framing.status = u8::MAX;
         let mut buffers = Buffers::new(operation, framing, &request.parts);
         let (reads, writes) = (buffers.reads, buffers.writes);
@@ -266,13 +268,13 @@ impl Disk {
         Ok(token)
     }
 
-    /// Takes a request that the device has answered.
+    /// Takes a request that the device has completed.
     pub fn complete(&mut self) -> Option<Done> {
         if self.broken {
             return None;
         }
         let token = self.queue.peek_used().or_else(|| {
-            // Since the last look the device may have read that it need not interrupt yet.
+            // Since the last check, the device may have read that it need not interrupt yet.
             fence(Ordering::SeqCst);
             self.queue.peek_used()
         })?;
@@ -319,8 +321,8 @@ impl Drop for Disk {
     }
 }
 
-/// The queue. Boxed and out of line, as it takes more than the boot stack has for each function
-/// that passes it on.
+/// Creates the queue. Boxed and not inlined, since it takes more than the boot stack has for each
+/// function that returns it.
 #[inline(never)]
 fn new_queue(
     transport: &mut Ordered,
@@ -338,7 +340,7 @@ fn properties(transport: &Ordered, features: u64) -> Result<Properties> {
         let high: u32 = transport.read_config_space(CAPACITY + 4)?;
         Ok(u64::from(high) << 32 | u64::from(low))
     })?;
-    // Their bytes are counted, too.
+    // The size must also be countable in bytes.
     let sectors = sectors.min(i64::MAX as u64 / SECTOR as u64);
     let mut block_size = SECTOR;
     if has(BLK_SIZE) {
@@ -352,7 +354,7 @@ fn properties(transport: &Ordered, features: u64) -> Result<Properties> {
         let exponent: u8 = transport.read_config_space(PHYSICAL_EXPONENT)?;
         physical_block_size = block_size << exponent.min(16);
     }
-    // A device that does not say how many parts it takes takes one.
+    // A device that does not report how many parts it accepts accepts one.
     let mut parts = 1;
     if has(SEG_MAX) {
         parts = transport.read_config_space::<u32>(CONFIG_SEG_MAX)? as usize;

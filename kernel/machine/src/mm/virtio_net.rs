@@ -17,32 +17,32 @@ use crate::sync::Mutex;
 /// The queues; cards may have more.
 const RECEIVE: u16 = 0;
 const SEND: u16 = 1;
-/// Descriptors of a queue: no more than the stack has room for, on which a queue begins.
+/// The number of descriptors in a queue: limited by the stack, on which a queue is first built.
 const DESCRIPTORS: usize = 64;
-/// Bytes of a buffer.
+/// The size of a buffer in bytes.
 const BUFFER: usize = 2048;
-/// Bytes of what stands before a frame (`struct virtio_net_hdr_v1`).
+/// The size in bytes of the header before a frame (`struct virtio_net_hdr_v1`).
 const HEADER: usize = 12;
-/// The most bytes of a frame.
+/// The maximum size of a frame in bytes.
 pub const MOST: usize = BUFFER - HEADER;
 
-/// Features (VIRTIO_NET_F_): the card finishes checksums, it says what frames its link takes, it
-/// has an address, it says whether its link is up.
+/// Features (VIRTIO_NET_F_): the card completes checksums; it reports the MTU; it has an address;
+/// it reports whether the link is up.
 const CSUM: u64 = 1 << 0;
 const MTU: u64 = 1 << 3;
 const MAC: u64 = 1 << 5;
 const STATUS: u64 = 1 << 16;
 
-/// Places in the configuration space.
+/// Offsets in the configuration space.
 const CONFIG_MAC: usize = 0;
 const CONFIG_STATUS: usize = 6;
 const CONFIG_MTU: usize = 10;
 /// A status: the link is up.
 const LINK_UP: u16 = 1;
-/// A flag of the header: the checksum is to be finished.
+/// A flag of the header: the checksum must be completed.
 const NEEDS_CSUM: u8 = 1;
 
-/// A frame in a buffer, with room for what stands before it.
+/// A frame in a buffer, with room for headers before it.
 pub struct Frame {
     bytes: Box<[u8; BUFFER]>,
     start: usize,
@@ -54,7 +54,7 @@ pub struct Frame {
 pub struct NoRoom;
 
 impl Frame {
-    /// An empty frame, before which there is room for `headroom` bytes.
+    /// Creates an empty frame with room for `headroom` bytes before it.
     ///
     /// # Errors
     /// [`NoRoom`].
@@ -73,12 +73,12 @@ impl Frame {
         &self.bytes[self.start..self.end]
     }
 
-    /// The same, to be changed.
+    /// Its bytes, mutably.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.end]
     }
 
-    /// Makes it so many bytes longer, which are zero, or what was cut off before.
+    /// Makes it `count` bytes longer; the new bytes are zero, or were cut off before.
     ///
     /// # Errors
     /// [`NoRoom`].
@@ -97,7 +97,7 @@ impl Frame {
         Ok(())
     }
 
-    /// Puts bytes before it.
+    /// Adds bytes before it.
     ///
     /// # Errors
     /// [`NoRoom`]: there is less room than that.
@@ -109,8 +109,8 @@ impl Frame {
         Ok(())
     }
 
-    /// The card is to finish a checksum: that of the bytes from `from` on, whose field is at `at`.
-    /// Counted from the frame's end, so that headers can be put before it.
+    /// Asks the card to complete the checksum of the bytes from `from` on, whose field is at `at`.
+    /// Both count from the frame's end, so that headers can be added before it.
     fn ask_checksum(&mut self, asked: Option<Checksum>) {
         let mut header = [0; HEADER];
         if let Some(Checksum { from, field }) = asked
@@ -123,7 +123,7 @@ impl Frame {
         self.bytes[self.start - HEADER..self.start].copy_from_slice(&header);
     }
 
-    /// Finishes the checksum that a card left open, as one may that was not asked to.
+    /// Completes a checksum that the card left partial, as some cards do without being asked.
     fn finish_checksum(&mut self) {
         let header = &self.bytes[self.start - HEADER..self.start];
         let half = |at| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
@@ -145,33 +145,33 @@ impl Frame {
     }
 }
 
-/// A checksum that the card is to finish: in its field is that of the pseudo-header.
+/// A checksum that the card must complete: its field contains that of the pseudo-header.
 #[derive(Clone, Copy, Debug)]
 pub struct Checksum {
-    /// It is of so many bytes, the frame's last ones.
+    /// It covers this many bytes at the end of the frame.
     pub from: usize,
-    /// Where among these its field is.
+    /// The offset of its field in these bytes.
     pub field: usize,
 }
 
-/// What the card says about itself.
+/// What the card reports about itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Properties {
     /// Its address, if it has one.
     pub mac: Option<[u8; 6]>,
-    /// What its link takes behind a frame's header, if it says so.
+    /// The maximum size of a packet after the Ethernet header, if the card reports it.
     pub mtu: Option<u16>,
-    /// Whether it finishes checksums.
+    /// Whether it completes checksums.
     pub finishes_checksums: bool,
 }
 
 struct Receiver {
     queue: Box<VirtQueue<KernelHal, DESCRIPTORS>>,
-    /// The buffers that the card has, by their tokens.
+    /// The buffers that the card has, indexed by token.
     given: Vec<Option<Box<[u8; BUFFER]>>>,
-    /// How many it should have, and has not.
+    /// The number of buffers that it should have but does not.
     lacks: usize,
-    /// The card did what it must not: it is not listened to any more.
+    /// The card has violated the protocol; it is not used any more.
     broken: bool,
 }
 
@@ -181,7 +181,7 @@ struct Sender {
     broken: bool,
 }
 
-/// A started card. Whoever receives and whoever sends have a lock each.
+/// A started card. The receiver and the sender each have a lock.
 pub struct Card {
     transport: Mutex<Ordered>,
     receiver: Mutex<Receiver>,
@@ -251,18 +251,20 @@ impl Card {
         self.transport.lock().ack_interrupt();
     }
 
-    /// Has the card interrupt when frames come, or not: they are looked for then. True if there is
-    /// something to look for already.
+    /// Sets whether the card interrupts when frames arrive. True if there already is something to
+    /// receive.
     pub fn set_receive_interrupt(&self, on: bool) -> bool {
         let mut receiver = self.receiver.lock();
         receiver.queue.set_dev_notify(on);
-        // The card looks at the flag after it has put a frame; this does both the other way round.
+        // The card checks the flag after it has stored a frame; this sets the flag first and checks
+        // for frames afterwards.
         core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
         !receiver.broken && receiver.queue.can_pop()
     }
 
-    /// A frame that came, in whose place the card gets another buffer; or [`NoRoom`] for one that
-    /// is lost, as there is no memory for that, or it is none: the card has its buffer again.
+    /// Takes a received frame; the card gets another buffer for it. [`NoRoom`] for a frame that is
+    /// lost because there is no memory for the other buffer, or that is invalid: then the card gets
+    /// its buffer back.
     pub fn receive(&self) -> Option<core::result::Result<Frame, NoRoom>> {
         let mut receiver = self.receiver.lock();
         let (frame, given) = (receiver.take(), receiver.refill());
@@ -274,7 +276,8 @@ impl Card {
         frame
     }
 
-    /// Sends a frame, whose checksum the card is to finish. Returns it where the queue is full.
+    /// Sends a frame, whose checksum the card completes if asked to. Returns the frame if the queue
+    /// is full.
     ///
     /// # Errors
     /// The frame.
@@ -295,8 +298,8 @@ impl Card {
         Ok(())
     }
 
-    /// Has the card interrupt when frames were sent, for whoever waits for room in the queue. True
-    /// if there is room already.
+    /// Sets whether the card interrupts when frames were sent, for those that wait for room in the
+    /// queue. True if there already is room.
     pub fn set_send_interrupt(&self, on: bool) -> bool {
         let mut sender = self.sender.lock();
         sender.queue.set_dev_notify(on);
@@ -307,7 +310,7 @@ impl Card {
 }
 
 impl Receiver {
-    /// Gives the card the buffers that it lacks, as far as there is memory; how many.
+    /// Gives the card the buffers that it lacks, as far as there is memory; returns their number.
     fn refill(&mut self) -> usize {
         let mut count = 0;
         while self.lacks > 0
@@ -323,7 +326,7 @@ impl Receiver {
         count
     }
 
-    /// Gives the card a buffer; it lacks one more where that fails.
+    /// Gives the card a buffer; on failure it lacks one more.
     fn give(&mut self, mut bytes: Box<[u8; BUFFER]>) -> bool {
         // SAFETY: the buffer belongs to `given`, where nobody looks at it, until `pop_used` has
         // returned this token.
@@ -335,8 +338,8 @@ impl Receiver {
         added.is_ok()
     }
 
-    /// A frame that came. Its buffer leaves the card only for another one: a card without buffers
-    /// never interrupts again.
+    /// Takes a received frame. Its buffer is only replaced, never removed: a card without buffers
+    /// would never interrupt again.
     fn take(&mut self) -> Option<core::result::Result<Frame, NoRoom>> {
         if self.broken {
             return None;
@@ -350,7 +353,7 @@ impl Receiver {
         };
         // SAFETY: the buffer that was added under this token.
         let popped = unsafe { self.queue.pop_used(token, &[], &mut [&mut bytes[..]]) };
-        // What the card says of the length is no more than a hint.
+        // The length that the card reports is not trusted.
         let end = popped.map_or(0, |len| len as usize).min(BUFFER);
         let fresh = match end > HEADER {
             true => <[u8; BUFFER]>::new_box_zeroed().ok(),
@@ -374,7 +377,7 @@ impl Receiver {
 impl Sender {
     fn add(&mut self, frame: Frame) -> core::result::Result<(), Frame> {
         if self.broken {
-            // It goes nowhere, as on a link that is down.
+            // The frame is dropped, as on a link that is down.
             return Ok(());
         }
         let bytes = &frame.bytes[frame.start - HEADER..frame.end];
@@ -418,8 +421,8 @@ impl Drop for Card {
     }
 }
 
-/// A queue. Boxed and out of line, as it takes more than the boot stack has for each function that
-/// passes it on.
+/// Creates a queue. Boxed and not inlined, since it takes more than the boot stack has for each
+/// function that returns it.
 #[inline(never)]
 fn new_queue(
     transport: &mut Ordered,
@@ -447,7 +450,7 @@ crate::selftest! {
         frame.ask_checksum(Some(Checksum { from: 8, field: 6 }));
         frame.finish_checksum();
         assert_eq!(frame.bytes()[6..], (!0xe6fau16).to_be_bytes());
-        // Places beyond the frame.
+        // Offsets beyond the frame.
         for (from, field) in [(9u16, 0u16), (8, 0), (0, 7), (0, u16::MAX), (u16::MAX, u16::MAX)] {
             let header = &mut frame.bytes[frame.start - HEADER..frame.start];
             header[0] = NEEDS_CSUM;

@@ -15,7 +15,7 @@ use super::space::AddressSpace;
 use crate::errno::{Errno, Result};
 
 /// The source of the pages of a mapped file or shared object. Called under the address space's
-/// lock, and does not sleep except where it says so.
+/// lock; methods do not sleep unless their description says so.
 pub trait PageSource: Any + Send + Sync {
     /// Returns the frame of page `index`, allocating it if it is a hole. `write`: a program is
     /// about to write it through a shared mapping, and the file counts as modified from now on.
@@ -24,8 +24,8 @@ pub trait PageSource: Any + Send + Sync {
     /// ENOMEM; ENXIO beyond the end (the program gets SIGBUS); EAGAIN if it must be loaded first.
     fn page(&self, index: usize, write: bool) -> Result<FrameRef>;
 
-    /// Waits until page `index` is there, for which `page` returned EAGAIN; with `write` until it
-    /// may be written, for which `write_mapped` did. Sleeps: called without locks.
+    /// Waits until page `index`, for which `page` returned EAGAIN, is in memory; with `write`,
+    /// until it may be written after `write_mapped` returned EAGAIN. Sleeps: called without locks.
     ///
     /// # Errors
     /// EIO, ENOMEM, ENOSPC; ENXIO beyond the end.
@@ -33,17 +33,18 @@ pub trait PageSource: Any + Send + Sync {
         Err(Errno::ENXIO)
     }
 
-    /// Whether it must hear of the first write to each page ([`PageSource::write_mapped`]): its
-    /// shared mappings have [`Rights::NOTIFY`] in place of [`Rights::WRITE`].
+    /// Whether it must be notified before each page is first written
+    /// ([`PageSource::write_mapped`]): its shared mappings have [`Rights::NOTIFY`] instead of
+    /// [`Rights::WRITE`].
     fn hears_of_writes(&self) -> bool {
         false
     }
 
-    /// Counts page `index` as modified, and calls `allow` with its frame while it cannot become
-    /// unmodified again: `allow` lets a program write it.
+    /// Counts page `index` as modified, and calls `allow` with its frame, which lets a program
+    /// write it, while the page cannot become unmodified again.
     ///
     /// # Errors
-    /// EAGAIN if it is not there, or the file is not ready for that; ENOMEM, EIO.
+    /// EAGAIN if the page is not in memory, or the file is not ready for the write; ENOMEM, EIO.
     fn write_mapped(&self, _index: usize, _allow: &mut dyn FnMut(&FrameRef)) -> Result<()> {
         Err(Errno::EIO)
     }
@@ -126,7 +127,7 @@ bitflags! {
         const TAGGED = 1 << 3;
         /// Execute, with indirect branches restricted to landing pads (PROT_BTI). Never set alone.
         const GUARDED = 1 << 4;
-        /// Write, where the file hears of it first: a write fails in the usual way of a fault, and
+        /// Write, after the file was notified: a write first fails as a fault, and
         /// [`AddressSpace::fault_paged`] allows it for one page.
         const NOTIFY = 1 << 5;
     }
@@ -159,8 +160,8 @@ impl Rights {
         }
     }
 
-    /// The rights of a shared mapping whose file hears of writes. Every architecture can read what
-    /// it can write.
+    /// The rights of a shared mapping whose file is notified of writes. Every architecture can read
+    /// what it can write.
     pub const fn notified(self) -> Rights {
         match self.contains(Rights::WRITE) {
             true => self
@@ -298,7 +299,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The same source `bytes` further on.
+    /// The same source, starting `bytes` later.
     fn advanced(&self, bytes: usize) -> Source {
         match self {
             Source::Anonymous => Source::Anonymous,
@@ -309,7 +310,7 @@ impl Source {
         }
     }
 
-    /// The same source `bytes` further back, if its offset is large enough.
+    /// The same source, starting `bytes` earlier, if its offset is large enough.
     pub(super) fn receded(&self, bytes: usize) -> Option<Source> {
         Some(match self {
             Source::Anonymous => Source::Anonymous,
@@ -461,7 +462,8 @@ impl Vma {
         }
     }
 
-    /// Whether it may write a file that was sealed against writing after the check of its rights.
+    /// Whether it may write to a file that was sealed against writing after its rights were
+    /// checked.
     pub(super) fn is_too_late(&self) -> bool {
         match &self.source {
             Source::File { mapping, .. } => {

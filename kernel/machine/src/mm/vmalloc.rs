@@ -30,7 +30,7 @@ const MAPPED_STACKS: usize = 8;
 
 const FRAMES: usize = KERNEL_STACK_SIZE / PAGE_SIZE;
 
-/// Slots of stacks, and all else.
+/// Slots of stacks, and everything else.
 const STACKS: Range<usize> = mmu::VMALLOC.start.next_multiple_of(STACK_SLOT)..MIDDLE;
 const OTHERS: Range<usize> = MIDDLE..mmu::VMALLOC.end;
 const MIDDLE: usize =
@@ -53,8 +53,8 @@ struct Area {
     table: PageTable,
     /// The RAM ranges, which contain no device.
     ram: Vec<Range<usize>>,
-    /// The addresses that are in use: kept in lists so short that none of them is a block of the
-    /// area, whose lock is held.
+    /// The addresses that are in use. Their lists are short enough that none of them is allocated
+    /// from this area, whose lock is held.
     used: Spans<Used>,
     /// Slots with mapped stacks that belong to no thread.
     stacks: Vec<usize>,
@@ -225,18 +225,18 @@ impl Drop for KernelStack {
     }
 }
 
-/// A CPU's stacks of threads that ended, for the next ones: its caches hold their lines, and no
-/// other CPU's do.
+/// A CPU's stacks of threads that have ended, for new threads: this CPU's caches, and no others,
+/// hold their lines.
 pub struct SpareStacks {
     slots: [usize; Self::MOST],
     count: usize,
 }
 
 impl SpareStacks {
-    /// As many as Linux keeps.
+    /// The same number as in Linux.
     const MOST: usize = 2;
 
-    /// None yet.
+    /// No stacks yet.
     pub const fn new() -> Self {
         SpareStacks {
             slots: [0; Self::MOST],
@@ -315,14 +315,15 @@ pub(crate) unsafe fn patch_code(address: usize, word: u32) {
 #[cfg(feature = "selftest")]
 crate::selftest! {
     fn free_addresses_need_no_block_of_the_area_itself() {
-        // So many free ranges that a list of them would be larger than any adjacent frames.
+        // With this many free ranges, a single list of them would be larger than any adjacent
+        // frames.
         const RANGES: usize = 10_000;
         let mut frames: Vec<FrameRef> = Vec::new();
         frames.try_reserve_exact(frame::free_count()).expect("memory");
         while frame::has_ample(4096) {
             frames.push(FrameRef::new(frame::Owner::Kernel).expect("a frame"));
         }
-        // One of eight adjacent ones is taken.
+        // Keep one of eight adjacent frames.
         frames.retain(|frame| (frame.phys().0 / PAGE_SIZE).is_multiple_of(8));
         let mut starts = Vec::with_capacity(RANGES);
         let mut blocks = Vec::with_capacity(4096);

@@ -231,8 +231,8 @@ pub fn sync_icache(start: usize, len: usize) {
     isb();
 }
 
-/// Makes instruction caches of all CPUs forget what they hold of `start` in the linear map, by
-/// whatever address, if they must be told. To be called after a DSB.
+/// Makes the instruction caches of all CPUs forget what they hold of `start` in the linear map,
+/// whatever virtual address it was cached by, if invalidation is needed. Called after a DSB.
 fn forget_instructions(start: usize, len: usize) {
     if INVALIDATE_NOT_NEEDED.load(Relaxed) {
         return;
@@ -248,8 +248,8 @@ fn forget_instructions(start: usize, len: usize) {
     }
 }
 
-/// Makes instruction caches of all CPUs forget everything that was written over, if they must be
-/// told.
+/// Makes the instruction caches of all CPUs forget everything that was overwritten, if invalidation
+/// is needed.
 pub fn forget_all_instructions() {
     if !INVALIDATE_NOT_NEEDED.load(Relaxed) {
         barrier!("dsb ish");
@@ -258,9 +258,9 @@ pub fn forget_all_instructions() {
     }
 }
 
-/// Writes data at `start` in the linear map back to memory, and makes caches forget it: accesses
-/// past them and through them agree then (Arm ARM, "The data cache maintenance instructions": clean
-/// and invalidate to the point of coherency).
+/// Writes data at `start` in the linear map back to memory, and removes it from the caches, so that
+/// accesses with and without caches see the same data (Arm ARM, "The data cache maintenance
+/// instructions": clean and invalidate to the point of coherency).
 pub fn write_to_memory(start: usize, len: usize) {
     for line in lines(start, len, DATA_LINE.load(Relaxed)) {
         maintain!("dc civac", line);
@@ -268,9 +268,9 @@ pub fn write_to_memory(start: usize, len: usize) {
     barrier!("dsb sy");
 }
 
-/// Makes a guest see what is at `start` in the linear map, before that is mapped there for the
-/// first time: its instruction fetches, and, unless stage 2 forces all accesses into the caches,
-/// those that go past them.
+/// Makes a guest see the data at `start` in the linear map before it is mapped for the first time:
+/// its instruction fetches see it, and so do its uncached accesses, unless stage 2 forces all
+/// accesses to be cached.
 pub fn sync_for_guest(start: usize, len: usize, in_caches: bool) {
     if !in_caches {
         write_to_memory(start, len);
@@ -280,7 +280,7 @@ pub fn sync_for_guest(start: usize, len: usize, in_caches: bool) {
                 maintain!("dc cvau", line);
             }
         }
-        // What was written is there before instruction caches forget what they had before.
+        // The written data must be visible before instruction caches forget what they had.
         barrier!("dsb ish");
     }
     forget_instructions(start, len);

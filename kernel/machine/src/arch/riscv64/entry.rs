@@ -344,8 +344,8 @@ unsafe extern "C" fn from_kernel() {
         "sd t1, {outer} + 40(tp)",
         "li t0, {spie}",
         "csrs sstatus, t0",
-        // If sp is about to run into the guard below a stack, which a single bit shows, use the
-        // overflow stack.
+        // If sp is about to run into the guard below a stack, which a single bit of it shows, use
+        // the overflow stack.
         "mv t0, sp",
         "addi sp, sp, -{size}",
         "slli t1, sp, {stack_bit}",

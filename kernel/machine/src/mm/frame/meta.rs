@@ -257,7 +257,8 @@ pub fn held() -> Held {
         }
         let meta = FRAMES.meta(frame);
         match meta.owner() {
-            // The whole block is; its order may be somebody else's number by now.
+            // The whole block is free. Its order may have been overwritten by a new owner
+            // meanwhile.
             Owner::Free => frame += (1 << meta.order().min(ORDERS - 1)) - 1,
             Owner::File if meta.refs() > 0 => held.file += 1,
             Owner::Anonymous if meta.refs() > 0 => held.anonymous += 1,

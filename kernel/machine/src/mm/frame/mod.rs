@@ -32,7 +32,7 @@ const FETCHED: u16 = 1;
 const TAGGED: u16 = 2;
 /// Bit of `spare`: the tags are being cleared.
 const TAGS_COME: u16 = 4;
-/// Bits of `spare` of a file's page: it was used; it was used again since reclaim looked at it.
+/// Bits of `spare` of a file's page: it was used; it was used again since reclaim last examined it.
 const REFERENCED: u16 = 8;
 const ACTIVE: u16 = 16;
 
@@ -137,7 +137,7 @@ impl FrameRef {
         self.bytes().wrapping_add(offset)
     }
 
-    /// Notes that a file's page is used (Linux's mark_page_accessed). Writes nothing if it was used
+    /// Records a use of a file's page (Linux's mark_page_accessed). Writes nothing if it was used
     /// twice already.
     #[inline]
     pub fn mark_accessed(&self) {
@@ -148,7 +148,7 @@ impl FrameRef {
         }
     }
 
-    /// Whether a file's page was used again since this was asked last, or was used twice.
+    /// Whether a file's page was used again since the last call, or was used twice.
     pub fn take_active(&self) -> bool {
         let meta = self.meta();
         meta.spare() & ACTIVE != 0 && meta.clear_spare_bits(ACTIVE)
@@ -339,8 +339,8 @@ pub fn alloc() -> Result<FrameRef> {
     FrameRef::new(Owner::File)
 }
 
-/// Allocates a frame, with arbitrary content, for what makes room where memory is short: from the
-/// kernel's reserve too. It is given back soon.
+/// Allocates a frame with arbitrary content, also from the kernel's reserve, to make room when
+/// memory is short. It must be freed soon.
 pub fn alloc_kernel() -> Result<FrameRef> {
     take_kernel()
 }

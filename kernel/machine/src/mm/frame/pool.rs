@@ -240,19 +240,19 @@ pub(super) fn give_one(frame: u32, meta: &Meta) {
         .with(|cache| cache.give(frame, meta));
 }
 
-/// Whether so many frames leave programs their reserve. If not, the caller's program waits for
-/// memory before it goes on.
+/// Whether enough memory for programs remains after `count` frames are taken. If not, the caller's
+/// program waits for memory before it continues.
 pub(in crate::mm) fn has_ample(count: usize) -> bool {
     let ample = free_count() >= low() + count;
-    // Not if no process's exit could make room.
+    // Not if even the exit of all processes could not make enough room.
     if !ample && low() + count < total() / 2 {
         request_memory_wait();
     }
     ample
 }
 
-/// Allocates a frame for the kernel, from its reserve too. A thread that took of that waits before
-/// it returns to its program.
+/// Allocates a frame for the kernel, also from its reserve. A thread that used the reserve waits
+/// before it returns to its program.
 pub(super) fn take_kernel() -> Result<FrameRef> {
     if !is_ample() {
         request_memory_wait();
@@ -348,7 +348,7 @@ pub fn above_reserve() -> bool {
     free_count() > low() || above_min()
 }
 
-/// As [`above_reserve`], where programs get no memory any more.
+/// As [`above_reserve`], when programs cannot get memory any more.
 #[cold]
 #[inline(never)]
 fn above_min() -> bool {

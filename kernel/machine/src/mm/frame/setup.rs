@@ -83,8 +83,8 @@ fn give_blocks(buddy: &mut Buddy, range: Range<usize>) -> usize {
     range.end.max(range.start + PAGE_SIZE)
 }
 
-/// RAM in whole frames whose numbers fit, without memory so far off that the metadata would take
-/// most of the memory.
+/// RAM in whole frames with valid numbers, without memory that is so far off that the metadata
+/// would take most of the memory.
 fn usable_ram(ram: &[Range<usize>]) -> impl Iterator<Item = Range<usize>> + Clone {
     let total: usize = ram.iter().map(|r| r.len()).sum();
     let start = ram.iter().map(|r| r.start).min().unwrap_or(0);

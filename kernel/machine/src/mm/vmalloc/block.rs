@@ -17,18 +17,18 @@ use translation::owed::{Clear, FillKernel, Owed};
 /// The largest block, in bytes.
 pub(in crate::mm) const LARGEST: usize = 64 << 20;
 
-/// Bytes that are mapped, or unmapped, before others may have the area. Interrupts wait for the
+/// The number of bytes mapped or unmapped before others may lock the area. Interrupts wait for the
 /// whole block, since the allocator may be called under a spin lock.
 const PART: usize = UNMAPPED_STACKS * KERNEL_STACK_SIZE;
 
-/// Allocates a block of `len` bytes that begins on a page, with arbitrary content; none if there is
-/// no memory, or none to spare.
+/// Allocates a block of `len` bytes that begins at a page boundary, with arbitrary content; none if
+/// there is not enough memory.
 pub(in crate::mm) fn take(len: usize) -> Option<usize> {
     let len = page_up(len);
     if !mmu::MAPS_VMALLOC || len > LARGEST || !frame::has_ample(len / PAGE_SIZE) {
         return None;
     }
-    // A page more, which stays unmapped.
+    // One page more, which stays unmapped.
     let start = with(|area| area.take(len + PAGE_SIZE, OTHERS)).ok()?;
     for part in parts(start..start + len) {
         if with(|area| area.map_frames(part.clone())).is_err() {
@@ -52,7 +52,7 @@ pub(in crate::mm) unsafe fn give(block: usize, len: usize) {
     release(block..block + page_up(len));
 }
 
-/// Frees the frames of what is `mapped` of a block, and then its addresses.
+/// Frees the frames of the `mapped` part of a block, and then its addresses.
 fn release(mapped: Range<usize>) {
     let start = mapped.start;
     for part in parts(mapped) {
@@ -72,13 +72,13 @@ fn parts(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// The PTE of a new frame of the kernel's, which holds its handle.
+/// Creates the PTE of a new frame for the kernel, which holds the frame's handle.
 fn new_page() -> Result<Pte> {
     let frame = FrameRef::new(Owner::Kernel)?.into_phys();
     Ok(Pte::leaf(frame.0, Prot::KERNEL_DATA, Memory::Normal))
 }
 
-/// Empties an entry, and puts its frame, if it has one, to those that are freed later.
+/// Empties an entry, and adds its frame, if any, to those that are freed later.
 fn take_page(entry: &Entry, frames: &mut Vec<FrameRef>) -> Owed<Clear> {
     let (pte, owed) = entry.take();
     if pte.valid() {
@@ -89,7 +89,7 @@ fn take_page(entry: &Entry, frames: &mut Vec<FrameRef>) -> Owed<Clear> {
 }
 
 impl Area {
-    /// Maps new frames in a part, or in the beginning of it where memory ends.
+    /// Maps new frames in a part, or in its beginning if memory runs out.
     fn map_frames(&mut self, part: Range<usize>) -> Result<()> {
         let leaf = self.table.make(part.start, &mut mmu::publish_table)?;
         let mut owed = Owed::new();
@@ -102,7 +102,7 @@ impl Area {
         mapped
     }
 
-    /// Unmaps a part, and frees its frames once no CPU can use them.
+    /// Unmaps a part, and frees its frames after no CPU can use them.
     fn unmap_frames(&mut self, part: Range<usize>) {
         let (frames, mut owed) = (&mut self.frames, Owed::new());
         self.table.visit(part.clone(), &mut |_, entries| {
@@ -114,13 +114,13 @@ impl Area {
         self.frames.clear();
     }
 
-    /// Maps a new frame of the kernel's; not yet published to other CPUs.
+    /// Maps a new frame for the kernel; not yet published to other CPUs.
     pub(super) fn map_frame(&mut self, address: usize) -> Result<Owed<FillKernel>> {
         let leaf = self.table.make(address, &mut mmu::publish_table)?;
         Ok(leaf.entry(address).fill(new_page()?))
     }
 
-    /// Unmaps a page, and keeps its frame, if it has one, until all CPUs forgot it.
+    /// Unmaps a page, and keeps its frame, if any, until no CPU can use it.
     pub(super) fn take_frame(&mut self, address: usize) -> Owed<Clear> {
         match self.table.find(address) {
             Some(entry) => take_page(entry, &mut self.frames),

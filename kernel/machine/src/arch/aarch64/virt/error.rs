@@ -1,30 +1,30 @@
 //! SErrors of the hardware that come while a guest runs (Arm ARM, ESR_ELx, "ISS encoding for an
 //! SError exception").
 
-/// What an SError means for those who run.
+/// The consequences of an SError.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Severity {
-    /// Nothing: it was corrected, or its state is intact.
+    /// None: the error was corrected, or the state is intact.
     Harmless,
-    /// The guest cannot go on as if nothing was.
+    /// The guest cannot continue as if nothing had happened.
     Guest,
-    /// Nobody can.
+    /// Neither the guest nor the host can continue.
     Fatal,
 }
 
-/// Of a syndrome: that its meaning is the implementation's own; the type of an asynchronous error;
-/// and the kind.
+/// Fields of a syndrome: whether its meaning is implementation-defined; the type of an asynchronous
+/// error; and the fault status.
 const OWN: u64 = 1 << 24;
 const TYPE: u32 = 10;
 const KIND: u64 = 0x3f;
-/// The kind that has a type.
+/// The fault status for which the type is valid.
 const ASYNCHRONOUS: u64 = 0x11;
 
-/// The syndrome of a guest's SError of which nothing more is known.
+/// The syndrome of a guest's SError about which nothing more is known.
 pub const UNKNOWN: u64 = OWN;
 
-/// The severity of an SError, where SErrors have syndromes or not (FEAT_RAS), as Linux has it: what
-/// is not known to be harmless or fatal is the guest's that ran.
+/// The severity of an SError, as on Linux; `has_syndrome` tells whether SErrors have syndromes
+/// (FEAT_RAS). An error that is not known to be harmless or fatal affects the guest that ran.
 pub fn severity(syndrome: u64, has_syndrome: bool) -> Severity {
     if !has_syndrome || syndrome & OWN != 0 {
         return Severity::Guest;
@@ -37,7 +37,7 @@ pub fn severity(syndrome: u64, has_syndrome: bool) -> Severity {
         0b010 | 0b110 => Severity::Harmless,
         // Unrecoverable, and recoverable.
         0b001 | 0b011 => Severity::Guest,
-        // Uncontainable, and what has no meaning yet.
+        // Uncontainable, and reserved values.
         _ => Severity::Fatal,
     }
 }

@@ -11,7 +11,7 @@ pub enum Interrupt {
     Look,
     /// A timer of the guest, whose interrupt stays active until the guest deactivates it.
     Timer(u32),
-    /// An interrupt for the host.
+    /// An interrupt of the host.
     Hosts(Hosts),
 }
 

@@ -192,8 +192,8 @@ pub struct Guest {
     pub error: Option<u64>,
     /// DISR_EL1: the SError that an ESB deferred, if SErrors have syndromes.
     pub deferred: u64,
-    /// Whether writes of EL1's translation registers trap, since they may switch its caches on, or
-    /// off after it cleaned them by set and way.
+    /// Whether writes of EL1's translation registers trap, since they may turn the guest's caches
+    /// on, or off after it cleaned them by set and way.
     watches_caches: bool,
     /// Whether other threads want its CPU, so that it is left when it executes WFE.
     pub shares_cpu: bool,
@@ -242,8 +242,8 @@ impl Guest {
         }
     }
 
-    /// Writes a register of EL1's translation for the guest, whose write trapped. Returns whether
-    /// its caches went on or off with it, so that they must let go of its memory.
+    /// Performs a trapped write to a translation register of EL1 for the guest. Returns whether
+    /// this turned its caches on or off, so that its memory must be removed from the host's caches.
     pub fn write_translation(&mut self, encoding: u16, value: u64) -> bool {
         let are_on = |system: &System| system.get(Name::Sctlr) & CACHES_ON == CACHES_ON;
         let before = are_on(&self.system);
@@ -255,9 +255,9 @@ impl Guest {
         before != now
     }
 
-    /// The guest cleans or invalidates caches by set and way, which says nothing of which memory
-    /// is meant. Returns whether they must let go of all of it now: while its caches are watched
-    /// that is done when they go on or off (as in Linux).
+    /// Handles a clean or invalidate by set and way, which does not say which memory is meant.
+    /// Returns whether all the guest's memory must be removed from the caches now; while its cache
+    /// state is watched, that happens when the caches are turned on or off (as in Linux).
     pub fn clean_by_set_and_way(&mut self) -> bool {
         !stage2::forces_write_back() && !core::mem::replace(&mut self.watches_caches, true)
     }

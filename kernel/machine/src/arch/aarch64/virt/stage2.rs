@@ -36,10 +36,10 @@ use translation::owed::{Clear, Debts, FillUser, Kind, Owed, Protect, Widen};
 /// The maximum end of guest addresses.
 const END: usize = 1 << 48;
 /// Inner shareable, accessed, readable (Arm ARM, "Translation table descriptor formats"): a huge
-/// page, and what makes a page of it.
+/// page, and the additional bit of a page.
 const HUGE: u64 = 1 | 1 << 6 | 0b11 << 8 | 1 << 10;
 const PAGE: u64 = 1 << 1;
-/// MemAttr: Normal memory, write-back; as HCR_EL2.FWB has it, where it forces that.
+/// MemAttr: Normal memory, write-back; and the value that forces write-back with HCR_EL2.FWB.
 const WRITE_BACK: u64 = 0b1111 << 2;
 const FORCED_WRITE_BACK: u64 = 0b0110 << 2;
 /// HCR_EL2.FWB.
@@ -51,12 +51,12 @@ const CONTROL: u64 = 1 << 31 | 0b01 << 8 | 0b01 << 10 | 0b11 << 12;
 /// VTCR_EL2.SL0: a walk begins at level 0, at level 1.
 const FROM_LEVEL_0: u64 = 2 << 6;
 const FROM_LEVEL_1: u64 = 1 << 6;
-/// Address bits that one table of level 1 resolves.
+/// The number of address bits that one table of level 1 resolves.
 const LEVEL_1_BITS: u32 = 39;
-/// The most address bits of a walk from level 1, with 16 tables.
+/// The maximum number of address bits of a walk from level 1, which has 16 tables then.
 const MOST_LEVEL_1_BITS: u32 = LEVEL_1_BITS + 4;
-/// Number of tables and huge pages that are processed while the lock is held; one where caches let
-/// go of them.
+/// The number of tables and huge pages that are processed while the lock is held; only one if pages
+/// have to be removed from the caches.
 const MOST_TABLES: usize = 8;
 /// HCR_EL2.TGE: if it is set, EL1's TLB maintenance affects the host's programs.
 const HCR_TGE: usize = 1 << 27;
@@ -64,8 +64,8 @@ const HCR_TGE: usize = 1 << 27;
 /// VTCR_EL2.VS: VMIDs have 16 bits instead of 8.
 const WIDE_IDENTIFIERS: u64 = 1 << 19;
 
-/// ID_AA64MMFR0_EL1.TGRAN4_2: this value alone says that there are no tables of 4 KiB at stage 2
-/// where stage 1 has them.
+/// ID_AA64MMFR0_EL1.TGRAN4_2: only this value means that stage 2 lacks 4 KiB tables although stage
+/// 1 has them.
 const GRANULE_FIELD: usize = 40;
 const NO_GRANULE: usize = 1;
 
@@ -74,7 +74,8 @@ pub(super) fn possible() -> bool {
     read!("id_aa64mmfr0_el1") >> GRANULE_FIELD & 0xf != NO_GRANULE
 }
 
-/// The most bits of a guest's addresses, 32 to 48: as many as physical addresses have on all CPUs.
+/// The maximum number of bits in a guest's addresses, 32 to 48: as many as physical addresses have
+/// on all CPUs.
 pub fn most_address_bits() -> u32 {
     features().pa_bits().min(END.trailing_zeros())
 }
@@ -83,7 +84,7 @@ pub fn most_address_bits() -> u32 {
 fn control(bits: u32) -> u64 {
     /// VTCR_EL2.PS for physical addresses of 48 bits, which all entries here stay within.
     const MOST: u64 = 5;
-    // Not this CPU's own: the guest may run on any.
+    // Not this CPU's own value, because the guest may run on any CPU.
     let size = features().pa_range().min(MOST);
     let wide = match features().vmid_bits() {
         16 => WIDE_IDENTIFIERS,
@@ -110,9 +111,9 @@ pub struct Stage2 {
     vmid: Vmid,
     /// VTCR_EL2.
     control: u64,
-    /// Whether it forces all accesses into the caches.
+    /// Whether all accesses are forced to be cached.
     in_caches: bool,
-    /// Pages that were made visible past the caches.
+    /// The number of pages that were made visible to uncached accesses.
     #[cfg(feature = "selftest")]
     synced: AtomicU64,
     /// Incremented whenever something is unmapped or protected: earlier lookups may be stale.
@@ -182,7 +183,7 @@ impl Stage2 {
         mmu::sync_for_guest(PhysAddr(phys as usize).linear(), len, self.in_caches);
     }
 
-    /// Makes caches let go of frames that the guest may have accessed past them.
+    /// Removes frames from the caches that the guest may have accessed uncached.
     fn write_to_memory(&self, phys: usize, len: usize) {
         if !self.in_caches {
             self.count_synced(len);
@@ -198,14 +199,15 @@ impl Stage2 {
         self.synced.fetch_add((len / PAGE_SIZE) as u64, Relaxed);
     }
 
-    /// How many pages were made visible past the caches; and whether nobody accesses any so.
+    /// The number of pages that were made visible to uncached accesses; and whether no such
+    /// accesses exist.
     #[cfg(feature = "selftest")]
     pub fn synced(&self) -> (u64, bool) {
         (self.synced.load(Relaxed), self.in_caches)
     }
 
-    /// Makes caches let go of all that is mapped: those of the guest go on or off. Calls `pause`
-    /// regularly, without the lock.
+    /// Removes everything that is mapped from the caches, since the guest's caches are turned on or
+    /// off. Calls `pause` regularly, without the lock.
     pub fn write_all_to_memory(&self, mut pause: impl FnMut()) {
         let mut left = 0..END;
         while !self.in_caches && !left.is_empty() {
@@ -324,7 +326,7 @@ impl Stage2 {
             return Ok(mapped);
         }
         drop(tree);
-        // Long, so without the lock.
+        // This takes long, so the lock is not held.
         self.sync(huge.phys(), HUGE_PAGE_SIZE);
         let mut tree = self.tree.lock();
         if let Some(mapped) = self.is_huge_page_mapped(&tree.table, start, generation)? {
@@ -387,9 +389,9 @@ impl Stage2 {
         }
     }
 
-    /// Write-protects ranges whose frames are read through the caches from now on, for copies on
-    /// write. Where the guest may have written past those, the ranges are unmapped. Otherwise as
-    /// [`Stage2::protect`].
+    /// Write-protects ranges whose frames are read through the caches from now on, for
+    /// copy-on-write. If the guest may have written to them uncached, the ranges are unmapped
+    /// instead. Otherwise as [`Stage2::protect`].
     pub fn share(&self, ranges: impl Iterator<Item = Range<u64>>, mut pause: impl FnMut()) {
         match self.in_caches {
             true => self.protect(ranges, pause),
@@ -404,7 +406,7 @@ impl Stage2 {
         });
     }
 
-    /// Unmaps everything, of which nobody reads what the guest wrote past the caches. Otherwise as
+    /// Unmaps everything; nobody reads any more what the guest wrote uncached. Otherwise as
     /// [`Stage2::unmap`].
     pub fn end(&self, mut pause: impl FnMut()) {
         self.by_parts(0..END as u64, MOST_TABLES, &mut pause, |tree, range| {
@@ -419,7 +421,7 @@ impl Stage2 {
         held
     }
 
-    /// Whether it takes long to unmap a page, as caches let go of it.
+    /// Whether unmapping a page takes long, because it is removed from the caches.
     pub fn cleans(&self) -> bool {
         !self.in_caches
     }
@@ -428,7 +430,7 @@ impl Stage2 {
         if self.cleans() { 1 } else { MOST_TABLES }
     }
 
-    /// Calls `work` on each part of a range, of so many tables and huge pages.
+    /// Calls `work` on each part of a range; a part has a limited number of tables and huge pages.
     fn by_parts(
         &self,
         range: Range<u64>,
@@ -447,8 +449,8 @@ impl Stage2 {
         }
     }
 
-    /// Unmaps the huge pages that overlap a part, each completely, and `with_pages` also its pages;
-    /// whether they `are_read` on.
+    /// Unmaps the huge pages that overlap a part, each of them completely, and with `with_pages`
+    /// also its pages. `are_read`: their content is still read afterwards.
     fn take(&self, table: &mut PageTable, part: Range<usize>, with_pages: bool, are_read: bool) {
         let mut owed = Debts::new();
         let mut huge_pages = [const { None }; MOST_TABLES];
@@ -530,7 +532,7 @@ impl Drop for Stage2 {
         while at < END {
             let mut tree = self.tree.lock();
             let end = tree.table.part_end(at..END, &mut { MOST_TABLES });
-            // A table is unlinked with the last part below it, as nothing is filled any more.
+            // A table is unlinked with the last part below it, since nothing is mapped any more.
             let unlinked = tree.table.unlink(at..end, 0..end);
             drop(tree);
             if let Some((tables, owed)) = unlinked {
@@ -577,7 +579,7 @@ fn write_protect(tree: &mut Tree, part: Range<usize>) {
     });
 }
 
-/// Drops the frames that entries hold, each after `let_go` of its address.
+/// Drops the frames that entries hold, each after a call of `let_go` with its address.
 ///
 /// # Safety
 /// All of them are hidden, and in no TLB any more.

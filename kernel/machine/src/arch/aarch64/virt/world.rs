@@ -28,7 +28,7 @@ pub struct Registers {
     pub syndrome: u64,
     /// FAR_EL2 of the last abort or debug exception.
     pub address: u64,
-    /// The guest-physical page of the last abort, as HPFAR_EL2 has it.
+    /// The guest-physical page of the last abort, in the format of HPFAR_EL2.
     pub page: u64,
     /// The guest's CNTP_CVAL_EL0, while it runs with a physical counter different from the host's.
     pub deadline: u64,
@@ -36,28 +36,28 @@ pub struct Registers {
 
 /// ESR_EL2.IL: the instruction has 32 bits.
 const LONG: u64 = 1 << 25;
-/// ESR_EL2: the class is one of those below 0x10, which say by what condition the instruction is
-/// executed, unless only PSTATE.IT says that.
+/// ESR_EL2: the class is below 0x10, for which the syndrome contains the condition of the
+/// instruction, unless only PSTATE.IT has it.
 const UNCONDITIONAL: u64 = 0b11 << 30;
 const HAS_CONDITION: u64 = 1 << 24;
 /// PSTATE.T in AArch32 state.
 const THUMB: u64 = 1 << 5;
-/// PSTATE.PAN and SSBS; and what an exception keeps: the flags, DIT and PAN.
+/// PSTATE.PAN and SSBS; and the bits that an exception preserves: the flags, DIT and PAN.
 const PAN: u64 = 1 << 22;
 const SSBS: u64 = 1 << 12;
 const KEPT: u64 = 0b1111 << 28 | 1 << 24 | PAN;
-/// SCTLR_EL1.SPAN: an exception leaves PAN as it is. DSSBS: the value of SSBS after one.
+/// SCTLR_EL1.SPAN: an exception does not change PAN. DSSBS: the value of SSBS after an exception.
 const SPAN: u64 = 1 << 23;
 const DSSBS: u64 = 1 << 44;
 /// PSTATE.SS and PSTATE.BTYPE.
 const STEP: u64 = 1 << 21;
 const BRANCH_TYPE: u64 = 0b11 << 10;
 /// PSTATE.M, and its permitted values: EL0, and EL1 with either stack, in AArch64 state; and EL0 in
-/// AArch32 state, where CPUs have that.
+/// AArch32 state, if CPUs have it.
 const MODE: u64 = 0x1f;
 const MODES: [u64; 3] = [0, 4, 5];
 const USER_32: u64 = 0x10;
-/// How many general registers AArch32 state has at EL0.
+/// The number of general registers of AArch32 state at EL0.
 const REGISTERS_32: usize = 15;
 /// EL1 with its own stack, and everything masked.
 const MASKED: u64 = 0x3c5;
@@ -97,7 +97,8 @@ impl Registers {
         Ok(())
     }
 
-    /// Cuts what a VMM has set to 32 bits, if the guest is in AArch32 state (as Linux does).
+    /// Truncates the registers that a VMM has set to 32 bits, if the guest is in AArch32 state (as
+    /// Linux does).
     pub fn narrow(&mut self) {
         if self.pstate & MODE == USER_32 {
             let cut = |register: &mut u64| *register &= u64::from(u32::MAX);
@@ -106,8 +107,8 @@ impl Registers {
         }
     }
 
-    /// Takes an exception to EL1, whose handler is at `vector`, and whose SCTLR_EL1 is `control`
-    /// (Arm ARM, "Exception entry": all of PSTATE that is not named here becomes 0).
+    /// Takes an exception to EL1 with the handler at `vector`, where SCTLR_EL1 is `control` (Arm
+    /// ARM, "Exception entry": all of PSTATE that is not named here becomes 0).
     pub fn take_exception(&mut self, vector: u64, control: u64) {
         self.pc = vector;
         self.pstate = MASKED | self.pstate & KEPT;
@@ -119,7 +120,7 @@ impl Registers {
         }
     }
 
-    /// Advances past an instruction that was emulated, as after any instruction.
+    /// Advances past an emulated instruction, as the CPU does after any instruction.
     #[inline(always)]
     pub fn skip(&mut self) {
         if self.pstate & USER_32 != 0 {
@@ -138,8 +139,8 @@ impl Registers {
         self.pstate = advance_block(self.pstate) & !STEP;
     }
 
-    /// Whether the instruction that was trapped is one that does nothing, in AArch32 state: a CPU
-    /// may trap it before it looks at its condition.
+    /// Whether the trapped instruction has no effect, because its condition does not hold in
+    /// AArch32 state: a CPU may trap it before it checks the condition.
     pub fn does_nothing(&self) -> bool {
         self.pstate & USER_32 != 0
             && self.syndrome & UNCONDITIONAL == 0
@@ -214,8 +215,8 @@ fn condition_holds(syndrome: u64, pstate: u64) -> bool {
     holds == (condition & 1 == 0)
 }
 
-/// PSTATE in AArch32 state behind an instruction: IT names those of an IT block that are left (Arm
-/// ARM, "ITAdvance").
+/// PSTATE in AArch32 state after an instruction: IT describes the remaining instructions of an IT
+/// block (Arm ARM, "ITAdvance").
 fn advance_block(pstate: u64) -> u64 {
     if pstate & THUMB == 0 {
         return pstate;
@@ -228,17 +229,17 @@ fn advance_block(pstate: u64) -> u64 {
     pstate & !(BLOCK_HIGH | BLOCK_LOW) | (next & 0xfc) << 8 | (next & 0b11) << 25
 }
 
-/// In the syndrome of an abort: it was that of a walk of the guest's tables; the kind of fault
-/// without the level; and a permission fault.
+/// Fields of an abort's syndrome: it happened in a walk of the guest's tables; the kind of fault
+/// without the level; and the kind of a permission fault.
 const WALK: u64 = 1 << 7;
 const KIND: u64 = 0x3c;
 const PERMISSION: u64 = 0x0c;
-/// PAR_EL1.F: the translation failed; and the address of the page.
+/// PAR_EL1.F: the translation failed; and the field with the address of the page.
 const FAILED: u64 = 1;
 const PAGE: u64 = 0xf_ffff_ffff_f000;
 
 /// Whether HPFAR_EL2 has the page of an abort with this syndrome. It is UNKNOWN after a permission
-/// fault, unless of a walk (Arm ARM, HPFAR_EL2).
+/// fault, unless in a walk (Arm ARM, HPFAR_EL2).
 #[inline(always)]
 fn has_page(syndrome: u64) -> bool {
     syndrome & (WALK | KIND) != PERMISSION
@@ -258,7 +259,7 @@ fn translate(address: u64) -> Option<u64> {
     page_of(result)
 }
 
-/// The page that PAR_EL1 says, in the format of HPFAR_EL2.
+/// The page in PAR_EL1, in the format of HPFAR_EL2.
 fn page_of(result: u64) -> Option<u64> {
     (result & FAILED == 0).then_some((result & PAGE) >> 8)
 }
@@ -410,7 +411,7 @@ crate::selftest! {
     }
 
     fn a_block_of_32_bit_instructions_goes_on() {
-        // ITTEE EQ: four are left, then three, two, one and none.
+        // ITTEE EQ: four instructions remain, then three, two, one and none.
         let state = |block: u64| THUMB | (block & 0xfc) << 8 | (block & 3) << 25;
         for [before, after] in [[0x07, 0x0e], [0x0e, 0x1c], [0x1c, 0x18], [0x18, 0]] {
             assert_eq!(advance_block(state(before)), state(after));
@@ -431,13 +432,13 @@ crate::selftest! {
             }
         }
         assert!(holds(14, flags(0)) && holds(15, flags(0)) && condition_holds(0, flags(0)));
-        // The syndrome does not say that it is in a block of EQ.
+        // The syndrome has no condition, but the instruction is in an IT block of EQ.
         let block = THUMB | flags(0) | 1 << 25;
         assert!(!condition_holds(0, block) && condition_holds(0, block | flags(4)));
         let mut registers = Registers::new();
         (registers.pstate, registers.syndrome) = (flags(0), 0x03 << 26 | HAS_CONDITION);
         assert!(registers.does_nothing());
-        // An abort has no condition there.
+        // The syndrome of an abort has no condition at that position.
         registers.syndrome = 0x24 << 26 | HAS_CONDITION;
         assert!(!registers.does_nothing());
     }
