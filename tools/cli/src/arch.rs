@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-/// Debian's name of 32-bit Arm, whose programs arm64 machines run too.
+/// Debian's name of 32-bit Arm; arm64 machines run its programs, too.
 pub const COMPAT: &str = "armhf";
 
 /// An architecture that Stile runs on.
@@ -25,7 +25,7 @@ impl Arch {
         }
     }
 
-    /// The folder below `/usr/lib` that holds the architecture's libraries.
+    /// The folder below `/usr/lib` with the architecture's libraries.
     pub fn library_folder(self) -> &'static str {
         match self {
             Self::Arm64 => "aarch64-linux-gnu",
@@ -41,7 +41,7 @@ impl Arch {
         }
     }
 
-    /// Rust's target of the kernel.
+    /// Rust's target for the kernel.
     pub fn kernel_target(self) -> &'static str {
         match self {
             Self::Arm64 => "aarch64-unknown-none-softfloat",
@@ -49,7 +49,7 @@ impl Arch {
         }
     }
 
-    /// Rust's target of our own user programs.
+    /// Rust's target for our own user programs.
     pub fn program_target(self) -> &'static str {
         match self {
             Self::Arm64 => "aarch64-unknown-linux-musl",
@@ -57,7 +57,7 @@ impl Arch {
         }
     }
 
-    /// The CPU model of a machine unless another is asked for.
+    /// The default CPU model of a machine.
     pub fn default_cpu(self) -> &'static str {
         match self {
             Self::Arm64 => "cortex-a72",
@@ -65,7 +65,7 @@ impl Arch {
         }
     }
 
-    /// The machine that `uname -m` would name on such a host.
+    /// The machine name that `uname -m` prints on a host of this architecture.
     pub fn host_name(self) -> &'static str {
         match self {
             Self::Arm64 => "aarch64",

@@ -1,8 +1,8 @@
 //! Configures unpacked Debian packages: their maintainer scripts run once, in a guest, and the
 //! files they wrote are kept.
 //!
-//! Only scripts with effects that programs rely on are run: an hour of compiling to byte code, or
-//! starting servers, would be of no use.
+//! Only scripts with effects that programs rely on are run: compiling to byte code for an hour, or
+//! starting servers, would be useless.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::qemu::{Accel, Machine};
 /// The script that runs in the guest.
 const SCRIPT: &str = include_str!("configure.sh");
 
-/// Packages that maintainer scripts need without declaring them, where busybox is not enough.
+/// Packages that maintainer scripts need without declaring them, because busybox does not suffice.
 const TOOLS: [&str; 6] = [
     "coreutils",
     "dash",
@@ -42,8 +42,7 @@ const RUN: [&str; 5] = [
     "gio-querymodules",
 ];
 
-/// Commands of scripts that are not run and not missed: byte code, services, and leftovers of an
-/// upgrade.
+/// Commands for which a script need not be run: byte code, services, and leftovers of an upgrade.
 const NEEDLESS: [&str; 9] = [
     "py3compile",
     "deb-systemd-helper",
@@ -56,7 +55,7 @@ const NEEDLESS: [&str; 9] = [
     "dpkg --compare-versions",
 ];
 
-/// Effects of scripts that are not run, where they may be missed.
+/// Effects of scripts that are not run, and that may be missed.
 const MISSED: [(&str, &str); 9] = [
     ("adduser", "adds a user"),
     ("useradd", "adds a user"),
@@ -69,14 +68,14 @@ const MISSED: [(&str, &str); 9] = [
     ("ucf ", "writes settings"),
 ];
 
-/// How long configuring may take.
+/// The maximum time for configuring.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-/// Where the guest names the packages whose scripts failed.
+/// The file in which the guest lists the packages whose scripts failed.
 const FAILED: &str = "stile/not-configured";
 
-/// Lays the files that the configuration of the packages in the tree `unpacked` writes over a
-/// guest's tree, and reports the packages that were not configured.
+/// Adds the files that the configuration of the packages in the tree `unpacked` writes to a guest's
+/// tree, and reports the packages that were not configured.
 pub fn install(
     project: &Project,
     debian: &Debian,
@@ -126,9 +125,9 @@ pub fn install(
 pub struct Set<'a> {
     /// The name of the set in the cache.
     pub name: &'a str,
-    /// The packages that were asked for.
+    /// The packages that were requested.
     pub packages: &'a [&'a str],
-    /// Their tree, with that of all that they depend on.
+    /// Their tree, with the packages that they depend on.
     pub unpacked: &'a Path,
 }
 
@@ -143,13 +142,13 @@ impl Script {
         RUN.iter().any(|word| self.text.contains(word))
     }
 
-    /// Whether its script is dropped because nothing is known of its effects.
+    /// Whether its script is dropped because its effects are unknown.
     fn is_dropped(&self) -> bool {
         let needless = || NEEDLESS.iter().any(|word| self.text.contains(word));
         !self.runs() && self.missed().is_none() && !needless()
     }
 
-    /// The package, and the missing effect of its script.
+    /// The package, and the effect of its script that is missing.
     fn missed(&self) -> Option<(&str, &'static str)> {
         let missed = MISSED.iter().find(|(word, _)| self.text.contains(word));
         let (_, does) = missed.filter(|_| !self.runs())?;
@@ -179,7 +178,8 @@ fn scripts(unpacked: &Path) -> Result<Vec<Script>> {
     Ok(scripts)
 }
 
-/// Runs the scripts of these packages in a guest, and keeps the files they wrote under `name`.
+/// Runs the scripts of these packages in a guest, and stores the files that they wrote under
+/// `name`.
 fn configure(
     project: &Project,
     debian: &Debian,

@@ -19,18 +19,18 @@ use crate::terminal::{self, Raw};
 const FAILURE: u8 = 125;
 /// The exit status when the time ran out.
 const TIMED_OUT: u8 = 124;
-/// The key that starts a command to the console rather than the program: Ctrl-A.
+/// The key that starts a command to the console instead of going to the program: Ctrl-A.
 const ESCAPE: u8 = 1;
 
-/// How a machine is attended to.
+/// The settings for attending to a machine.
 pub struct Console {
-    /// The program has a terminal, and so has the user.
+    /// Whether both the program and the user have a terminal.
     pub interactive: bool,
-    /// Print the program's crossings.
+    /// The format in which to print the program's crossings.
     pub count: Option<CountFormat>,
-    /// When the machine is ended.
+    /// The time at which the machine is ended.
     pub deadline: Option<Instant>,
-    /// Wait for the machine's end, when the plugin's counts are written.
+    /// Whether to wait for the machine's end, when the plugin writes its counts.
     pub awaits_end: bool,
 }
 
@@ -49,8 +49,8 @@ struct State {
 }
 
 impl Console {
-    /// Attends until the program `name` has ended and the machine is off: the exit status. Where
-    /// `reads`, the program is given the host's standard input.
+    /// Attends to the machine until the program `name` has ended and the machine is off; returns
+    /// the exit status. If `reads`, the program gets the host's standard input.
     pub fn drive(&self, session: Session, name: &str, reads: bool) -> Result<u8> {
         terminal::read_signals(session.sender())?;
         let demand = reads.then(|| terminal::read_input(session.sender()));
@@ -91,7 +91,7 @@ impl Console {
         }
     }
 
-    /// Handles a control message; the exit status where it was the program's last.
+    /// Handles a control message; returns the exit status if it was the program's last.
     fn control(&self, state: &mut State, payload: &[u8], name: &str) -> Result<Option<u8>> {
         let status = match Control::decode(payload) {
             Some(Control::Started(_)) => {
@@ -126,7 +126,7 @@ impl Console {
         Ok(Some(status))
     }
 
-    /// Passes output on; the exit status where nobody reads it any more.
+    /// Passes output on; returns the exit status if nobody reads it any more.
     fn show(&self, channel: Channel, payload: &[u8]) -> Option<u8> {
         let shown = match channel {
             Channel::Stdout => write(io::stdout().lock(), payload),
@@ -149,10 +149,10 @@ fn write(mut to: impl Write, bytes: &[u8]) -> io::Result<()> {
     to.flush()
 }
 
-/// The file is no program.
+/// The file is not a program.
 const ENOEXEC: i32 = 8;
 
-/// Why a program cannot run, in a word or two.
+/// Why a program cannot run, in a few words.
 fn describe(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "not found in the guest, or its interpreter is not".into(),
@@ -165,7 +165,7 @@ fn describe(error: &io::Error) -> String {
 }
 
 impl State {
-    /// Asks for more input once the guest has taken all.
+    /// Requests more input after the guest has taken all.
     fn request_input(&self) {
         if let Some(demand) = self
             .demand
@@ -176,7 +176,7 @@ impl State {
         }
     }
 
-    /// Takes a piece of input; the exit status where the user ended the machine.
+    /// Handles a piece of input; returns the exit status if the user ended the machine.
     fn input(&mut self, bytes: &[u8], interactive: bool) -> Option<u8> {
         self.input_ended = bytes.is_empty();
         for &byte in bytes {
@@ -200,7 +200,7 @@ impl State {
         None
     }
 
-    /// Sends input as far as there is credit.
+    /// Sends input as far as the guest has given credit.
     fn feed(&mut self) {
         let length = self.pending.len().min(self.credit);
         if length > 0 {
@@ -211,7 +211,7 @@ impl State {
         self.request_input();
     }
 
-    /// Passes a signal on; the exit status where it ends the machine.
+    /// Passes a signal on; returns the exit status if it ends the machine.
     fn signal(&mut self, signal: i32) -> Option<u8> {
         match signal {
             SIGWINCH => {
@@ -235,7 +235,7 @@ impl State {
         Some(128 + signal as u8)
     }
 
-    /// The channel closed before the program's end was known.
+    /// Handles that the channel was closed before the program's end was known.
     fn broken(&mut self) -> u8 {
         self.raw = None;
         let how = match self.session.finish() {

@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Table};
 
 use crate::options::CountFormat;
 
-/// The sections that the kernel names, in the order and by the titles that the table has.
+/// The sections that the kernel names, in the order of the table and with its titles.
 const SECTIONS: [(&str, &str); 9] = [
     ("syscall", "system calls"),
     ("call", "calls outside the table"),
@@ -18,7 +18,7 @@ const SECTIONS: [(&str, &str); 9] = [
     ("memory", "mappings"),
 ];
 
-/// One kind of crossing and how often it was made.
+/// A kind of crossing, and how often it happened.
 #[derive(Debug, PartialEq, Eq)]
 struct Count<'a> {
     section: &'a str,
@@ -39,7 +39,7 @@ fn parse(text: &str) -> Vec<Count<'_>> {
     text.lines().filter_map(count).collect()
 }
 
-/// The report in the format asked for, with a newline at its end.
+/// The report in the requested format, with a newline at its end.
 pub fn render(text: &str, format: CountFormat) -> String {
     let counts = parse(text);
     match format {
@@ -59,7 +59,7 @@ fn json(counts: &[Count]) -> String {
     format!("{}\n", serde_json::Value::Object(sections))
 }
 
-/// A part of the table for each section, the most frequent first, with each kind's share of its
+/// A part of the table for each section, most frequent kinds first, with each kind's share of its
 /// section.
 fn table(counts: Vec<Count>) -> String {
     let mut table = Table::new();

@@ -18,22 +18,23 @@ use crate::project::{Project, find_program, output, output_or_reason};
 /// Debian's keys.
 pub const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// The name of an architecture that stands for the sources of packages.
+/// A name that stands for package sources instead of an architecture.
 pub const SOURCES: &str = "source";
 
-/// Where dpkg keeps the maintainer scripts of packages.
+/// The directory in which dpkg keeps the maintainer scripts of packages.
 pub const INFO: &str = "var/lib/dpkg/info";
 
-/// Marks a state whose package lists were read.
+/// Marks a state whose package lists have been read.
 const UPDATED: &str = "updated";
 
-/// How long a mirror that is being renewed is asked again, from when it was first met so.
+/// The maximum time for retries while a mirror is being updated, counted from the first such
+/// failure.
 const RENEWAL: Duration = Duration::from_secs(15 * 60);
 
-/// Between two questions to such a mirror.
+/// The pause between two such retries.
 const PAUSE: Duration = Duration::from_secs(20);
 
-/// Names that a release also has for some years, below which a mirror has an index of its own.
+/// Names that a release also has for some years; a mirror has a separate index for each.
 const ALIASES: [&str; 2] = ["stable", "oldstable"];
 
 /// Apt's messages about a mirror that [`is_renewed`].
@@ -73,7 +74,7 @@ impl<'a> Debian<'a> {
         self.place(name).is_dir()
     }
 
-    /// A package in the cache whose name begins so.
+    /// A package in the cache whose name begins with `start`.
     pub fn cached_beginning(&self, start: &str) -> Option<PathBuf> {
         let entries = fs::read_dir(self.folder.join("packages")).ok()?;
         let begins = |path: &PathBuf| {
@@ -87,7 +88,7 @@ impl<'a> Debian<'a> {
         self.folder.join("packages").join(name)
     }
 
-    /// The folder that a package is unpacked in, which is downloaded first where it is not there.
+    /// The folder in which a package is unpacked; the package is downloaded first if necessary.
     pub fn package(&self, name: &str) -> Result<PathBuf> {
         let place = self.place(name);
         if place.is_dir() {
@@ -118,8 +119,8 @@ impl<'a> Debian<'a> {
         Ok(place)
     }
 
-    /// The folder that has the source of a package as its authors released it; of an architecture
-    /// that is [`SOURCES`].
+    /// The folder with the source of a package as its authors released it; for the architecture
+    /// [`SOURCES`].
     pub fn source(&self, name: &str) -> Result<PathBuf> {
         let place = self.place(name);
         if place.is_dir() {
@@ -154,12 +155,12 @@ impl<'a> Debian<'a> {
         Ok(place)
     }
 
-    /// Where [`Debian::closure`] unpacks.
+    /// The folder in which [`Debian::closure`] unpacks.
     pub fn closure_place(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// A folder that holds the packages and all that they depend on, unpacked together.
+    /// A folder with the packages and everything that they depend on, unpacked together.
     pub fn closure(&self, name: &str, packages: &[&str]) -> Result<PathBuf> {
         let place = self.closure_place(name);
         if place.is_dir() {
@@ -190,7 +191,8 @@ impl<'a> Debian<'a> {
         Ok(place)
     }
 
-    /// The packages and all that they depend on, in the order in which dpkg would configure them.
+    /// The packages and everything that they depend on, in the order in which dpkg would configure
+    /// them.
     pub fn order(&self, packages: &[&str]) -> Result<Vec<String>> {
         let _lock = self.project.lock_cache()?;
         self.prepare(&packages.join(", "))?;
@@ -202,7 +204,7 @@ impl<'a> Debian<'a> {
         Ok(names.map(str::to_owned).collect())
     }
 
-    /// Unpacks a tar archive below the cache's place for this name, whole or not at all.
+    /// Unpacks a tar archive into the cache under this name, completely or not at all.
     pub fn keep(&self, name: &str, archive: &[u8]) -> Result<()> {
         let _lock = self.project.lock_cache()?;
         let place = self.closure_place(name);
@@ -222,7 +224,7 @@ impl<'a> Debian<'a> {
         install_tree(&tree, &place)
     }
 
-    /// The field of a package's record, such as `Depends`; `None` where there is no such package or
+    /// A field of a package's record, such as `Depends`; `None` if there is no such package or
     /// field.
     pub fn field(&self, package: &str, field: &str) -> Result<Option<String>> {
         let _lock = self.project.lock_cache()?;
@@ -248,7 +250,7 @@ impl<'a> Debian<'a> {
         self.folder.join("apt")
     }
 
-    /// Makes the private state and reads the package lists where that was not done before.
+    /// Creates the private state and reads the package lists, if that has not been done yet.
     fn prepare(&self, wanted: &str) -> Result<()> {
         if self.project.offline {
             bail!(
@@ -280,8 +282,8 @@ impl<'a> Debian<'a> {
         self.update()
     }
 
-    /// Reads the package lists, from now on by another of the release's names where the mirror is
-    /// being renewed under its own.
+    /// Reads the package lists; if the mirror is being updated, tries the release's other name and
+    /// keeps to it.
     fn update(&self) -> Result<()> {
         let updated = self.state().join(UPDATED);
         let sources = self.state().join("etc/sources.list");
@@ -289,7 +291,7 @@ impl<'a> Debian<'a> {
         let Err(error) = until_renewed(PAUSE, || self.read_lists(&sources)) else {
             return write(&updated, "");
         };
-        // Lists of another day are better than none, and a mirror that never answered is not kept.
+        // Older lists are better than none, but a mirror that never answered is not kept.
         match before {
             Ok(before) if updated.exists() => write(&sources, &before)?,
             _ => _ = fs::remove_dir_all(self.state()),
@@ -311,7 +313,7 @@ impl<'a> Debian<'a> {
             write(sources, &format!("{kind} {mirror} {name} main non-free\n"))?;
             let mut apt = self.apt("apt-get");
             apt.args(["update", "--quiet", "--error-on=any"]);
-            // A proxy that answers out of its memory mixes files of different hours.
+            // A caching proxy may mix files of different hours.
             apt.args(["-o", "Acquire::http::No-Cache=true"]);
             output_or_reason(&mut apt, &what).map(drop)
         };
@@ -332,7 +334,7 @@ impl<'a> Debian<'a> {
         answer
     }
 
-    /// An apt tool that works on the private state.
+    /// An apt tool that uses the private state.
     fn apt(&self, tool: &str) -> Command {
         let state = self.state();
         let path = |below: &str| state.join(below).display().to_string();
@@ -358,7 +360,7 @@ impl<'a> Debian<'a> {
         command
     }
 
-    /// Unpacks every package file of a folder into `place`, which appears whole or not at all.
+    /// Unpacks every package file in a folder into `place`, which appears completely or not at all.
     fn unpack(&self, archives: &Path, place: &Path) -> Result<()> {
         let tree = self.fresh_folder("unpack")?;
         for entry in fs::read_dir(archives)? {
@@ -386,7 +388,7 @@ impl<'a> Debian<'a> {
     }
 }
 
-/// Puts the scripts of a package where dpkg keeps them.
+/// Stores the scripts of a package where dpkg keeps them.
 fn unpack_scripts(archive: &Path, tree: &Path) -> Result<()> {
     let name = archive.file_name().unwrap_or_default().to_string_lossy();
     let name = name.split('_').next().unwrap_or_default();
@@ -404,7 +406,7 @@ fn unpack_scripts(archive: &Path, tree: &Path) -> Result<()> {
     Ok(fs::remove_dir_all(control)?)
 }
 
-/// Asks a mirror again while it is being renewed, for at most [`RENEWAL`] in all.
+/// Retries while a mirror is being updated, for at most [`RENEWAL`] in all.
 fn until_renewed(pause: Duration, ask: impl Fn() -> Result<()>) -> Result<()> {
     static FIRST: OnceLock<Instant> = OnceLock::new();
     loop {
@@ -419,13 +421,13 @@ fn until_renewed(pause: Duration, ask: impl Fn() -> Result<()>) -> Result<()> {
     }
 }
 
-/// Whether apt met a mirror whose index is of another hour than the files that it names.
+/// Whether apt found a mirror whose index does not match the files that it names.
 fn is_renewed(error: &Error) -> bool {
     let said = error.to_string();
     RENEWED.iter().any(|words| said.contains(words))
 }
 
-/// Puts a tree that is whole where it is looked for.
+/// Moves a complete tree to its final place.
 fn install_tree(tree: &Path, place: &Path) -> Result<()> {
     create_folder(place.parent().context("a package's place has a parent")?)?;
     Ok(fs::rename(tree, place)?)
@@ -439,8 +441,8 @@ fn write(file: &Path, content: &str) -> Result<()> {
     fs::write(file, content).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Asks the mirror for the smallest thing that a release has, by apt's own means: proxies and the
-/// like are its affair.
+/// Requests the smallest file that a release has from the mirror through apt, which handles proxies
+/// and the like.
 pub fn probe(mirror: &str) -> Result<()> {
     let release = format!(
         "{}/dists/{}/Release.gpg",

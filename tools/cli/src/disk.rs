@@ -10,10 +10,10 @@ use crate::arch::Arch;
 
 /// The first bytes of QEMU's own format.
 const MAGIC: [u8; 4] = *b"QFI\xfb";
-/// The ending of names of such images.
+/// The suffix of the names of such images.
 const ENDING: &str = "qcow2";
 
-/// Modules that Debian's Linux needs for these disks and their file systems, in order.
+/// The modules that Debian's Linux needs for these disks and their file systems, in order.
 pub const LINUX_MODULES: [&str; 7] = [
     "drivers/virtio/virtio_mmio",
     "drivers/block/virtio_blk",
@@ -33,17 +33,17 @@ pub struct Disk {
     read_only: bool,
 }
 
-/// Its content.
+/// The content of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Image {
     /// A file.
     File(PathBuf),
-    /// Zeroes, as many bytes, in a file that goes with the machine.
+    /// This number of zero bytes, in a file that is removed with the machine.
     Empty(u64),
 }
 
 impl Disk {
-    /// A disk of zeroes that goes with the machine.
+    /// A disk of zeroes that is removed with the machine.
     pub fn empty(bytes: u64) -> Self {
         Disk {
             image: Image::Empty(bytes),
@@ -57,12 +57,12 @@ impl Disk {
         self.read_only
     }
 
-    /// Bytes that its file may have.
+    /// The maximum size of its file in bytes.
     fn most_bytes(&self) -> u64 {
         match &self.image {
             Image::Empty(bytes) => *bytes,
             Image::File(path) if self.format == ENDING => {
-                // The size of the disk, and what the format needs beside it.
+                // The size of the disk, plus the overhead of the format.
                 let bytes = virtual_size(path).unwrap_or(0);
                 bytes.saturating_add(bytes / 32).saturating_add(1 << 26)
             }
@@ -78,7 +78,7 @@ impl Disk {
         };
         let path = Path::new(path);
         let found = format(path).with_context(|| format!("the disk {}", path.display()))?;
-        // QEMU must find it also where it is started elsewhere.
+        // QEMU must find it even if it is started in another directory.
         let path = path.canonicalize()?;
         Ok(Disk {
             image: Image::File(path),
@@ -96,8 +96,9 @@ fn virtual_size(path: &Path) -> Result<u64> {
     Ok(u64::from_be_bytes(size))
 }
 
-/// The format of an image. What begins like QEMU's own but is not named so is raw: a guest can
-/// write such a beginning into a raw image, and would then choose which files of the host are read.
+/// The format of an image. An image that begins like QEMU's own format, but has another name, is
+/// raw: a guest can write such a beginning into a raw image, and would then choose which files of
+/// the host are read.
 fn format(path: &Path) -> Result<&'static str> {
     let metadata = std::fs::metadata(path)?;
     if !metadata.is_file() {
@@ -113,8 +114,8 @@ fn format(path: &Path) -> Result<&'static str> {
 }
 
 /// For each disk, QEMU's words for its image and for its device, in the order in which kernels find
-/// the first one first: Linux and Stile go by the device tree, where QEMU places the devices of
-/// arm64 in the order opposite to that of its command line.
+/// the first one first. Linux and Stile follow the device tree, in which QEMU places arm64's
+/// devices in the opposite order of its command line.
 pub fn options(disks: &[Disk], arch: Arch, folder: &Path) -> Vec<(String, String)> {
     let words = |(index, disk)| words(index, disk, folder);
     let mut options: Vec<_> = disks.iter().enumerate().map(words).collect();
@@ -124,7 +125,7 @@ pub fn options(disks: &[Disk], arch: Arch, folder: &Path) -> Vec<(String, String
     options
 }
 
-/// Makes the files of empty disks in the machine's folder.
+/// Creates the files of empty disks in the machine's folder.
 pub fn create(disks: &[Disk], folder: &Path) -> Result<()> {
     for (index, disk) in disks.iter().enumerate() {
         if let Image::Empty(bytes) = disk.image {
@@ -134,7 +135,7 @@ pub fn create(disks: &[Disk], folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that a file of the machine may have: its log and the like, and its largest disk.
+/// The maximum size of any file of the machine: its log and the like, and its largest disk.
 pub fn most_bytes(disks: &[Disk]) -> u64 {
     const LEAST: u64 = 1 << 30;
     disks.iter().map(Disk::most_bytes).fold(LEAST, u64::max)

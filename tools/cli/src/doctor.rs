@@ -10,8 +10,8 @@ use crate::debian;
 use crate::project::{Project, find_program, output};
 use crate::qemu::Qemu;
 
-/// Prints one line for each thing; the status is 0 where nothing is missing that only the user can
-/// get.
+/// Prints one line per requirement; the status is 0 if nothing is missing that only the user can
+/// install.
 pub fn doctor(project: &Project) -> Result<u8> {
     let mut missing = 0;
     let mut line = |name: &str, found: Result<String, String>| {

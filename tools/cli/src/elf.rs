@@ -14,15 +14,15 @@ use crate::arch::{Arch, COMPAT};
 pub struct Program {
     /// The architecture of the machine that runs it.
     pub arch: Arch,
-    /// The program is for 32-bit Arm, which arm64 machines run too.
+    /// Whether the program is for 32-bit Arm, which arm64 machines run, too.
     pub compat: bool,
     /// The path of its dynamic linker.
     pub interpreter: Option<String>,
-    /// The names of the libraries it is linked to.
+    /// The names of the libraries that it is linked to.
     pub libraries: Vec<String>,
 }
 
-/// The kind of a file, for the purpose of running it.
+/// The kind of a file, with regard to running it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A program.
@@ -31,7 +31,7 @@ pub enum Kind {
     Script(String),
 }
 
-/// Reads a file's first part and returns its kind; an error says why it cannot be run.
+/// Reads the beginning of a file and returns its kind; the error says why it cannot be run.
 pub fn inspect(path: &Path) -> Result<Kind> {
     let bytes = std::fs::read(path)?;
     if let Some(line) = bytes.strip_prefix(b"#!") {
@@ -47,7 +47,7 @@ pub fn inspect(path: &Path) -> Result<Kind> {
 }
 
 impl Program {
-    /// Debian's name of the architecture that it was built for.
+    /// Debian's name of the architecture that the program was built for.
     pub fn debian(&self) -> &'static str {
         if self.compat {
             COMPAT
@@ -56,7 +56,7 @@ impl Program {
         }
     }
 
-    /// The folder below `/usr/lib` that its libraries are in.
+    /// The folder below `/usr/lib` with its libraries.
     pub fn library_folder(&self) -> &'static str {
         if self.compat {
             "arm-linux-gnueabihf"

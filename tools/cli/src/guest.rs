@@ -15,7 +15,7 @@ use crate::qemu::{Files, Machine, Qemu};
 use crate::session::{Folder, Link, Session};
 use crate::toolchain;
 
-/// Where host programs and copied files are in a guest, and where programs start.
+/// The folder for host programs and copied files in a guest, in which programs start.
 pub const HOST_FOLDER: &str = "/host";
 
 /// The environment of a guest's programs.
@@ -38,7 +38,7 @@ pub fn job(arguments: impl IntoIterator<Item = impl Into<Vec<u8>>>) -> Job {
     }
 }
 
-/// The tree that every guest starts from.
+/// The base tree of every guest.
 pub fn tree<'a>(project: &'a Project, arch: Arch) -> Result<Initramfs<'a>> {
     let mut tree = bare_tree(project, arch)?;
     tree.add_busybox()?;
@@ -54,8 +54,8 @@ pub fn bare_tree<'a>(project: &'a Project, arch: Arch) -> Result<Initramfs<'a>> 
     Ok(tree)
 }
 
-/// Boots `machine` with `tree`, where PID 1 runs `jobs`. The kernel's log goes to `log` or to a
-/// file that goes with the session.
+/// Boots `machine` with `tree`, in which PID 1 runs `jobs`. The kernel's log goes to `log`, or to a
+/// file that is removed with the session.
 pub fn boot(
     project: &Project,
     machine: &Machine,
@@ -88,7 +88,7 @@ pub fn boot(
     Ok(session)
 }
 
-/// The command that [`boot`] would start, as far as it can be known without building or downloading
+/// The command that [`boot`] would run, as far as it is known without building or downloading
 /// anything.
 pub fn command_line(project: &Project, machine: &Machine) -> Vec<OsString> {
     let image = machine.kernel.planned_image(project, machine.arch);

@@ -19,7 +19,7 @@ const REGULAR: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
 const DEVICE: u32 = 0o020_000;
 
-/// Parts of a package that are left out, as nothing runs them.
+/// Parts of a package that are left out because nothing runs them.
 const NOT_RUN: [&str; 6] = [
     "usr/share/bug",
     "usr/share/doc",
@@ -62,7 +62,7 @@ enum Node {
     Device { major: u32, minor: u32 },
 }
 
-/// A file tree for a guest. A path that is added again takes the later content.
+/// A file tree for a guest. If a path is added twice, the later content counts.
 pub struct Initramfs<'a> {
     project: &'a Project,
     arch: Arch,
@@ -70,7 +70,7 @@ pub struct Initramfs<'a> {
 }
 
 impl<'a> Initramfs<'a> {
-    /// A tree with the usual folders. PID 1 is to be `init`.
+    /// Creates a tree with the usual folders; `init` is PID 1.
     pub fn new(project: &'a Project, arch: Arch) -> Self {
         let mut tree = Self {
             project,
@@ -183,7 +183,7 @@ impl<'a> Initramfs<'a> {
         Ok(())
     }
 
-    /// Lays a package's tree over this one, without files that nobody runs.
+    /// Adds a package's tree to this one, without files that nobody runs.
     pub fn overlay(&mut self, tree: &Path) -> Result<()> {
         let mut folders = vec![PathBuf::new()];
         while let Some(folder) = folders.pop() {
@@ -209,7 +209,7 @@ impl<'a> Initramfs<'a> {
         Ok(())
     }
 
-    /// Whether a program of this name is where programs are looked for.
+    /// Whether there is a program of this name in a folder of `PATH`.
     pub fn has_program(&self, name: &str) -> bool {
         ["usr/sbin", "usr/bin"]
             .into_iter()
@@ -297,8 +297,7 @@ impl<'a> Initramfs<'a> {
     }
 }
 
-/// A file that knows of no user's password, for PAM, which looks there whether an account has
-/// expired.
+/// A file without passwords, in which PAM looks up whether an account has expired.
 fn shadow() -> Vec<u8> {
     let users = PASSWD
         .split(|byte| *byte == b':' || *byte == b'\n')
@@ -310,8 +309,7 @@ fn shadow() -> Vec<u8> {
         .collect()
 }
 
-/// A path as it stands in the archive: relative, and through the links that this tree has at its
-/// root.
+/// A path in the form of the archive: relative, with the links at the root of this tree resolved.
 fn clean(path: &str) -> String {
     let parts = path
         .split('/')

@@ -20,14 +20,14 @@ use crate::toolchain;
 /// The kernel that a guest boots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// This checkout's.
+    /// The kernel of this checkout.
     Stile,
-    /// This checkout's with its unit tests, built already: the flat image.
+    /// The kernel of this checkout with its unit tests, already built: the flat image.
     Selftest(PathBuf),
     /// Debian's stock kernel of this version, such as `6.12`.
     Linux(String),
-    /// A file that speaks Linux's boot protocol: with Stile's devices if it is an ELF file, as only
-    /// Stile's kernels are, else with a Linux's.
+    /// A file with Linux's boot protocol. It gets Stile's devices if it is an ELF file, as only
+    /// Stile's kernels are, otherwise Linux's.
     File(PathBuf),
 }
 
@@ -41,7 +41,7 @@ impl Kernel {
         }
     }
 
-    /// Whether the kernel is a Stile, with the devices and parameters that go with it.
+    /// Whether the kernel is a Stile, which has its own devices and parameters.
     pub fn is_stile(&self) -> bool {
         match self {
             Self::Stile | Self::Selftest(_) => true,
@@ -50,7 +50,7 @@ impl Kernel {
         }
     }
 
-    /// Builds or fetches it: a file for QEMU's `-kernel`.
+    /// Builds or fetches the kernel; returns a file for QEMU's `-kernel`.
     pub fn image(&self, project: &Project, arch: Arch) -> Result<PathBuf> {
         match self {
             Self::Stile => flat_image(&toolchain::kernel(project, arch, &[])?),
@@ -60,7 +60,7 @@ impl Kernel {
         }
     }
 
-    /// Its banner as in `/proc/version`, with its builder and compiler; none where its image is
+    /// Its banner as in `/proc/version`, with its builder and compiler; None if the image is
     /// compressed.
     pub fn banner(&self, project: &Project, arch: Arch) -> Result<Option<String>> {
         let image = self.image(project, arch)?;
@@ -68,7 +68,7 @@ impl Kernel {
         Ok(banner(&bytes))
     }
 
-    /// Where [`Kernel::image`] puts it.
+    /// The file that [`Kernel::image`] creates.
     pub fn planned_image(&self, project: &Project, arch: Arch) -> PathBuf {
         match self {
             Self::Stile => toolchain::kernel_place(project, arch, &[]).with_extension("image"),
@@ -88,7 +88,7 @@ impl fmt::Display for Kernel {
     }
 }
 
-/// Whether a file is an ELF file; one that cannot be read is not.
+/// Whether a file is an ELF file; false if it cannot be read.
 fn is_elf(path: &Path) -> bool {
     let mut magic = [0; 4];
     let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
@@ -96,7 +96,7 @@ fn is_elf(path: &Path) -> bool {
 }
 
 /// A file for QEMU: the file itself, or the flat image of an ELF file whose first bytes in memory
-/// are Linux's header, as Stile's are.
+/// are Linux's header, as in Stile's kernels.
 fn image_of_file(project: &Project, arch: Arch, path: &Path) -> Result<PathBuf> {
     let bytes = fs::read(path).with_context(|| path.display().to_string())?;
     if !bytes.starts_with(b"\x7fELF") {
@@ -116,8 +116,8 @@ fn image_of_file(project: &Project, arch: Arch, path: &Path) -> Result<PathBuf> 
     Ok(place)
 }
 
-/// The architecture that an image's header of Linux's boot protocol names: the magic numbers of
-/// arm64 and of RISC-V are at the same place (Documentation/arch/*/boot*.rst).
+/// The architecture of an image according to its header of Linux's boot protocol: the magic numbers
+/// of arm64 and of RISC-V are at the same offset (Documentation/arch/*/boot*.rst).
 fn header_arch(image: &[u8]) -> Option<Arch> {
     match image.get(0x38..0x3c)? {
         b"ARM\x64" => Some(Arch::Arm64),
@@ -126,8 +126,8 @@ fn header_arch(image: &[u8]) -> Option<Arch> {
     }
 }
 
-/// Refuses files that QEMU would run as if they were kernels. QEMU unpacks images that are
-/// compressed by gzip or as an EFI program.
+/// Rejects files that QEMU would run although they are not kernels. QEMU unpacks images that are
+/// compressed with gzip or as an EFI program.
 fn check_image(arch: Arch, image: &[u8]) -> Result<()> {
     let packed = image.starts_with(b"\x1f\x8b") || image.get(4..8) == Some(b"zimg");
     match header_arch(image) {
@@ -142,8 +142,8 @@ fn check_image(arch: Arch, image: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Linux's banner in an image: its name, its release, which begins with a digit, and all up to the
-/// line's end.
+/// Linux's banner in an image: its name, its release, which begins with a digit, and the rest of
+/// the line.
 fn banner(image: &[u8]) -> Option<String> {
     const START: &[u8] = b"Linux version ";
     let is_banner = |bytes: &&[u8]| {
@@ -154,9 +154,9 @@ fn banner(image: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(line).into_owned())
 }
 
-/// Writes a kernel's loadable segments as they stand in memory beside its ELF file, and the names
-/// of its functions where it has room for them: QEMU passes the device tree and the initramfs only
-/// to such an image with Linux's header.
+/// Writes a kernel's loadable segments, as they are laid out in memory, to a file next to the ELF
+/// file, with the names of its functions if there is room for them. QEMU passes the device tree and
+/// the initramfs only to such an image with Linux's header.
 pub fn flat_image(elf: &Path) -> Result<PathBuf> {
     let bytes = fs::read(elf).with_context(|| elf.display().to_string())?;
     let image = flatten(&bytes).with_context(|| elf.display().to_string())?;

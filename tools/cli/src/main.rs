@@ -1,7 +1,8 @@
 //! The `stile` command: builds the kernel, boots it in QEMU with a program, and passes its input
 //! and output through.
 
-/// A line to the user on standard error. Where nobody reads it, it is lost: that is no failure.
+/// Prints a line for the user on standard error. If nobody reads it, it is lost, which is not a
+/// failure.
 macro_rules! tell {
     ($($what:tt)*) => {{
         use std::io::Write as _;
@@ -9,7 +10,7 @@ macro_rules! tell {
     }};
 }
 
-/// A line to the user on standard output.
+/// Prints a line for the user on standard output.
 macro_rules! show {
     ($($what:tt)*) => {{
         use std::io::Write as _;

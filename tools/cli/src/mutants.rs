@@ -35,18 +35,18 @@ pub struct MutantsOptions {
     pub jobs: NonZeroUsize,
 }
 
-/// A change that a test should notice.
+/// A change that some test should detect.
 #[derive(Debug, Default, PartialEq)]
 struct Mutant {
     /// The changed file.
     file: String,
     /// The arguments of `stile test`.
     tests: Vec<String>,
-    /// Lines, without their indentation, that the file has once.
+    /// The lines to replace, without indentation; the file has them exactly once.
     old: Vec<String>,
-    /// The lines in their place.
+    /// The lines that replace them.
     new: Vec<String>,
-    /// Why no test can tell, if so.
+    /// Why no test can detect the change, if so.
     reason: Option<String>,
 }
 
@@ -57,11 +57,11 @@ enum Outcome {
     Survived,
     /// The mutant survived, as the list says it must.
     Explained,
-    /// Its line is not in the file once, or the changed file does not build.
+    /// Its lines are not in the file exactly once, or the changed file does not build.
     Unfit,
 }
 
-/// Quick to build: for tests that count no instructions.
+/// A profile that builds fast, for tests that count no instructions.
 const PROFILE: [(&str, &str); 4] = [
     ("CARGO_INCREMENTAL", "1"),
     ("CARGO_PROFILE_KERNEL_CODEGEN_UNITS", "256"),
@@ -69,7 +69,7 @@ const PROFILE: [(&str, &str); 4] = [
     ("CARGO_PROFILE_KERNEL_OPT_LEVEL", "1"),
 ];
 
-/// Tries the mutants of `tests/mutants`: status 1 if one survived that is not explained, or does
+/// Tries the mutants of `tests/mutants`: status 1 if one survived without an explanation, or does
 /// not fit.
 pub fn mutants(project: &Project, options: &MutantsOptions) -> Result<u8> {
     if options.check {
@@ -123,7 +123,7 @@ pub fn mutants(project: &Project, options: &MutantsOptions) -> Result<u8> {
     Ok(u8::from(folders.values().flatten().any(failed)))
 }
 
-/// What `work` makes of each copy and its number, in threads side by side.
+/// Calls `work` with each copy and its number in parallel threads; returns the results.
 fn side_by_side<T: Send>(
     copies: &[PathBuf],
     work: impl Fn(usize, &Path) -> Result<T> + Sync,
@@ -140,8 +140,8 @@ fn side_by_side<T: Send>(
     })
 }
 
-/// Sees that tests pass before anything is changed. A run that counts instructions needs another
-/// kernel, and is one of its own.
+/// Checks that the tests pass before anything is changed. Tests that count instructions need
+/// another kernel, and run separately.
 fn pass_unchanged<'a>(
     project: &Project,
     copy: &Path,
@@ -161,7 +161,7 @@ fn pass_unchanged<'a>(
     Ok(())
 }
 
-/// The mutants that no longer fit the source of a checkout, a line each.
+/// The mutants that no longer fit the source of a checkout, one per line.
 pub fn unfit(root: &Path) -> Result<Vec<String>> {
     let all = read_lists(&root.join("tests/mutants"))?;
     let unfit = all.iter().filter(|mutant| mutant.applied(root).is_err());
@@ -183,7 +183,7 @@ fn copy(project: &Project, number: usize) -> Result<PathBuf> {
             &copy,
             &["checkout", "--quiet", "--force", "--detach", commit],
         )?;
-        // What tests of another commit wrote; builds are ignored files, and stay.
+        // Removes files written by tests of another commit; builds are ignored files, and stay.
         git(&copy, &["clean", "--quiet", "--force", "-d"])?;
     } else {
         let place = copy.to_str().context("the cache's name is no text")?;
@@ -204,7 +204,7 @@ fn is_counted(test: &str) -> bool {
 /// Status of `timeout` where the time was over.
 const TIMED_OUT: i32 = 124;
 
-/// Runs tests in the copy, for so many seconds at most: how they ended, and their output.
+/// Runs tests in the copy, with a limit in seconds; returns how they ended, and their output.
 fn test<'a>(
     project: &Project,
     copy: &Path,
@@ -214,7 +214,7 @@ fn test<'a>(
 ) -> Result<(ExitStatus, String)> {
     let names: Vec<_> = names.into_iter().collect();
     let mut stile = Command::new("timeout");
-    // 0 is no limit.
+    // 0 means no limit.
     stile.arg(limit.unwrap_or(0).to_string());
     stile.arg(copy.join("stile"));
     stile
@@ -249,7 +249,7 @@ fn read_lists(folder: &Path) -> Result<Vec<Mutant>> {
 }
 
 /// The mutants of a list: `FILE: TEST…`, then lines after `- `, their replacements after `+ `, and
-/// after `= ` why no test can tell.
+/// after `= ` the reason why no test can detect the change.
 fn parse(list: &str) -> Result<Vec<Mutant>> {
     let mut all: Vec<Mutant> = Vec::new();
     for line in list.lines().filter(|line| !line.starts_with('#')) {
@@ -271,7 +271,7 @@ fn parse(list: &str) -> Result<Vec<Mutant>> {
     Ok(all)
 }
 
-/// The part of the tree that a file is in: the folder below `src`.
+/// The part of the tree that a file belongs to: the folder below `src`.
 fn folder(file: &str) -> String {
     let (package, rest) = file.split_once("/src/").unwrap_or((file, ""));
     match rest.split_once('/') {
@@ -295,12 +295,12 @@ impl Mutant {
         Ok(lines.join("\n") + "\n")
     }
 
-    /// The file of a checkout, with the change.
+    /// The content of a file of a checkout with the change.
     fn applied(&self, root: &Path) -> Result<String> {
         self.apply(&fs::read_to_string(root.join(&self.file))?)
     }
 
-    /// Makes the change in the copy, tests it, and takes it back. Also says which test noticed.
+    /// Makes the change in the copy, tests it, and reverts it. Also returns which test detected it.
     fn try_in(
         &self,
         project: &Project,
@@ -329,7 +329,7 @@ impl Mutant {
             (Outcome::Killed, None) if status.code() == Some(TIMED_OUT) => {
                 ": it took too long".into()
             }
-            // No test noticed anything: they could not be run.
+            // No test failed, but they could not be run.
             (Outcome::Killed, None) => {
                 bail!("no test could be run on a mutant of {}\n{said}", self.file)
             }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::initramfs::Initramfs;
 
-/// Modules that Debian's Linux needs for the card, in order.
+/// The modules that Debian's Linux needs for the card, in order.
 pub const LINUX_MODULES: [&str; 4] = [
     "drivers/virtio/virtio_mmio",
     "net/core/failover",
@@ -16,17 +16,18 @@ pub const LINUX_MODULES: [&str; 4] = [
     "drivers/net/virtio_net",
 ];
 
-/// What QEMU's network gives a guest that asks by DHCP, and so to all: its address and network, the
-/// router, which is this machine, and a name server, which asks this machine's.
+/// The addresses that QEMU's network assigns by DHCP, used without DHCP here: the guest's address
+/// and network, the router, which is this machine, and a name server, which forwards to this
+/// machine's.
 const ADDRESS: &str = "10.0.2.15";
 const MASK: &str = "255.255.255.0";
 const ROUTER: &str = "10.0.2.2";
 const NAMES: &str = "10.0.2.3";
 
-/// The words for PID 1, a command each, and where it finds them.
+/// The commands for PID 1, one per line, and the file with them.
 const COMMANDS_PATH: &str = "stile/network";
 
-/// A port of this machine's own address that is one of the guest's.
+/// A port of this machine's loopback address that is forwarded to the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
     here: u16,
@@ -52,7 +53,7 @@ impl FromStr for Port {
     }
 }
 
-/// QEMU's words for the card and its network.
+/// QEMU's arguments for the card and its network.
 pub fn words(ports: &[Port]) -> Vec<String> {
     let mut network = "user,id=network,ipv6=off".to_owned();
     for Port { here, guest, udp } in ports {
@@ -69,7 +70,7 @@ pub fn words(ports: &[Port]) -> Vec<String> {
     .to_vec()
 }
 
-/// Has PID 1 set the network up, and programs find the name server.
+/// Makes PID 1 set up the network, and programs find the name server.
 pub fn fill(tree: &mut Initramfs) {
     let commands =
         format!("ifconfig eth0 {ADDRESS} netmask {MASK}\nroute add default gw {ROUTER} dev eth0\n");

@@ -25,7 +25,7 @@ pub struct Options {
     pub command: Command,
 }
 
-/// Which other subcommands know the option that `error` is about.
+/// The other subcommands with the option that `error` is about.
 pub fn known_elsewhere(error: &clap::Error) -> Option<String> {
     let ContextValue::String(option) = error.get(ContextKind::InvalidArg)? else {
         return None;
@@ -47,29 +47,28 @@ pub fn known_elsewhere(error: &clap::Error) -> Option<String> {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a Linux program on Stile; without one a shell, or a short tour where there is no
-    /// terminal
+    /// Run a Linux program on Stile; without one a shell, or a short tour if there is no terminal
     Run(RunOptions),
-    /// The same, always interactive
+    /// The same as run, but always interactive
     Shell(RunOptions),
-    /// Run the tests, all or those whose names contain one of the words
+    /// Run the tests: all of them, or those whose names contain one of the words
     Test(TestOptions),
-    /// Break the kernel by one line at a time, and see whether the tests notice
+    /// Break the kernel one line at a time, and see whether the tests notice
     Mutants(MutantsOptions),
-    /// The same work on several kernels, side by side, counted
+    /// Measure the same work on several kernels, side by side
     Bench(BenchOptions),
-    /// One program on several kernels, what it made them do side by side
+    /// Run one program on several kernels, and compare the counts of its crossings and instructions
     Compare(CompareOptions),
-    /// The way through a kernel, instruction by instruction, as it was executed
+    /// Show the path through a kernel, instruction by instruction, as it was executed
     Inspect(InspectOptions),
-    /// Run a guest in a virtual machine: /dev/kvm, our VMM, and by default Debian's Linux with
+    /// Run a guest in a virtual machine, with /dev/kvm and our VMM; by default Debian's Linux with
     /// busybox
     Vm(VmOptions),
-    /// Say what this machine has and what is missing
+    /// Show what this machine has and what is missing
     Doctor,
 }
 
-/// What `--count` prints.
+/// The format in which `--count` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CountFormat {
     /// A table for people.
@@ -81,7 +80,7 @@ pub enum CountFormat {
 /// Options of `run` and `shell`.
 #[derive(Args, Debug)]
 pub struct RunOptions {
-    /// Architecture of the machine; read from the program where it is a host file
+    /// Architecture of the machine; for a host file, it is read from the program
     #[arg(long, value_enum)]
     pub arch: Option<Arch>,
     /// CPU model, as QEMU names it
@@ -93,30 +92,30 @@ pub struct RunOptions {
     /// Memory of the machine
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     pub memory: String,
-    /// Choose a policy of the kernel; an unknown one lists those there are
+    /// Choose a policy of the kernel; an unknown one lists all policies
     #[arg(long, value_name = "POLICY=VALUE")]
     pub set: Vec<String>,
     /// Parameters for the kernel's command line
     #[arg(long, value_name = "PARAMS", allow_hyphen_values = true)]
     pub append: Vec<String>,
-    /// Put a host file or folder into the guest, by default below /host, where programs start
+    /// Put a host file or folder into the guest, by default into /host, where programs start
     #[arg(long, value_name = "HOST[:GUEST]")]
     pub copy: Vec<String>,
-    /// Put a Debian package and all that it needs into the guest; NAME:armhf is that of 32-bit Arm
+    /// Put a Debian package and its dependencies into the guest; NAME:armhf is one for 32-bit Arm
     #[arg(long, value_name = "NAME")]
     pub package: Vec<String>,
-    /// Give the machine a disk: a raw image, or QEMU's own format where its name ends in .qcow2;
-    /// with ,ro the machine cannot write it
+    /// Give the machine a disk: a raw image, or one in QEMU's own format if its name ends in
+    /// .qcow2; with ,ro the machine cannot write to it
     #[arg(long, value_name = "FILE[,ro]")]
     pub disk: Vec<String>,
-    /// Start from the ext4 file system in an image, which is the first disk; programs are those on
-    /// it, and what they write stays there, but for ,ro
+    /// Start from the ext4 file system in an image, which is the first disk. Programs are those on
+    /// it, and what they write stays there, unless ,ro is given
     #[arg(long, value_name = "FILE[,ro]", conflicts_with_all = ["copy", "package"])]
     pub root: Option<String>,
-    /// Give the machine a network card, by which it reaches this machine and what this one reaches
+    /// Give the machine a network card, through which it reaches this machine and the network
     #[arg(long)]
     pub net: bool,
-    /// Make a port of this machine's own address one of the guest's; with /udp for datagrams
+    /// Forward a port of this machine's loopback address to the guest; with /udp for datagrams
     #[arg(long, value_name = "HOST:GUEST", requires = "net")]
     pub port: Vec<Port>,
     /// After the program, print the crossings it made on stderr
@@ -125,10 +124,10 @@ pub struct RunOptions {
     /// Print system calls on stderr as they are made
     #[arg(long)]
     pub trace: bool,
-    /// Let the machine's time be its instructions, so that two runs print the same
+    /// Count instructions as the machine's time, so that two runs print the same
     #[arg(long)]
     pub icount: bool,
-    /// What runs the machine's instructions
+    /// The accelerator that executes the machine's instructions
     #[arg(long, value_enum, default_value = "auto")]
     pub accel: Accel,
     /// End the machine after this time, with status 124
@@ -143,13 +142,13 @@ pub struct RunOptions {
     /// More options for QEMU
     #[arg(long, value_name = "OPTS", allow_hyphen_values = true)]
     pub qemu_opts: Vec<String>,
-    /// Print QEMU's command line and do nothing
+    /// Print QEMU's command line and exit
     #[arg(long)]
     pub dry_run: bool,
     /// Boot another kernel: linux-6.12, linux-6.1 (Debian's), or a file
     #[arg(long, value_name = "KERNEL", default_value = "stile")]
     pub on: String,
-    /// The program and its arguments: with a slash a host file, else a program of the guest
+    /// The program and its arguments: with a slash a host file, otherwise a program of the guest
     #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
 }
@@ -160,28 +159,28 @@ pub struct TestOptions {
     /// Parts of names; a test is run if its name contains one of them
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
-    /// Machines of this architecture only
+    /// Only machines of this architecture
     #[arg(long, value_enum)]
     pub arch: Option<Arch>,
     /// Run the programs on another kernel: linux-6.12, linux-6.1 (Debian's), or a file
     #[arg(long, value_name = "KERNEL", default_value = "stile")]
     pub on: String,
-    /// Only one machine of each architecture, and less damage
+    /// Only one machine of each architecture, and less damaged input
     #[arg(long, conflicts_with = "long")]
     pub quick: bool,
-    /// The slow ones too
+    /// Also the slow tests
     #[arg(long)]
     pub long: bool,
-    /// With the kernel's assertions and overflow checks on
+    /// With a kernel that checks its assertions and overflows
     #[arg(long)]
     pub debug: bool,
-    /// Run the programs on Linux 6.12 and keep what they print as what is expected
+    /// Run the programs on Linux 6.12, and store their output as the expected one
     #[arg(long)]
     pub record: bool,
 }
 
 impl TestOptions {
-    /// The architectures that are asked for.
+    /// The architectures that were requested.
     pub fn arches(&self) -> impl Iterator<Item = Arch> {
         let asked = self.arch;
         [Arch::Arm64, Arch::Riscv64]

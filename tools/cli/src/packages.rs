@@ -10,13 +10,13 @@ use crate::debian::{Debian, SOURCES};
 use crate::initramfs::Initramfs;
 use crate::project::{Project, progress};
 
-/// The release that programs and current kernels are taken from.
+/// The release from which programs and current kernels are taken.
 pub const SUITE: &str = "trixie";
 
 /// Dependencies that packages do not declare: the locale `C.UTF-8`.
 const ESSENTIAL: &str = "libc-bin";
 
-/// Programs whose package has another name, and that package.
+/// Programs in packages of another name, and those packages.
 const PROGRAMS: &[(&str, &str)] = &[
     ("ab", "apache2-utils"),
     ("ar", "binutils"),
@@ -69,8 +69,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("xz", "xz-utils"),
 ];
 
-/// The message about a program that the guest does not have: which package has it, as far as the
-/// table and the package lists in the cache say.
+/// The message about a program that the guest does not have: it names the package with the program,
+/// if the table or the cached package lists know it.
 pub fn missing(project: &Project, arch: Arch, program: &str) -> String {
     let table = PROGRAMS.iter().find(|(name, _)| *name == program);
     let (package, certain) = match table {
@@ -89,7 +89,7 @@ pub fn missing(project: &Project, arch: Arch, program: &str) -> String {
     }
 }
 
-/// Whether the package lists, which are not fetched for this, have a package of this name.
+/// Whether the package lists, which are not downloaded for this, have a package of this name.
 fn is_package(project: &Project, arch: Arch, name: &str) -> bool {
     let debian = Debian::new(project, SUITE, arch.debian());
     check(name).is_ok()
@@ -100,7 +100,7 @@ fn is_package(project: &Project, arch: Arch, name: &str) -> bool {
 /// lmbench's programs, which Debian keeps outside `PATH`.
 pub const LMBENCH_FOLDER: &str = "usr/lib/lmbench/bin";
 
-/// Packages of libraries whose names do not follow from the library's.
+/// Packages of libraries whose names cannot be derived from the library's.
 const LIBRARIES: [(&str, &str); 11] = [
     ("libc.so.6", "libc6"),
     ("libm.so.6", "libc6"),
@@ -124,8 +124,8 @@ pub fn is_lmbench(name: &str) -> bool {
         || name.starts_with("bw_")
 }
 
-/// The folder of lmbench's programs. It is not free software, so this is called only where it was
-/// asked for.
+/// The folder with lmbench's programs. It is not free software, so this is called only if the user
+/// has asked for it.
 pub fn lmbench(project: &Project, arch: Arch) -> Result<PathBuf> {
     let debian = Debian::new(project, SUITE, arch.debian());
     if !debian.cached("lmbench") {
@@ -134,9 +134,9 @@ pub fn lmbench(project: &Project, arch: Arch) -> Result<PathBuf> {
     Ok(debian.package("lmbench")?.join(LMBENCH_FOLDER))
 }
 
-/// Lays these packages and all their dependencies, as the user names them, over a guest's tree, and
-/// the files that their configuration writes. A file that packages of two architectures have is
-/// that of the machine's own.
+/// Adds these packages, as the user names them, and all their dependencies to a guest's tree, with
+/// the files that their configuration writes. If packages of two architectures have the same file,
+/// that of the machine's own architecture is used.
 pub fn install(
     project: &Project,
     arch: Arch,
@@ -188,7 +188,7 @@ pub fn source(project: &Project, name: &str) -> Result<PathBuf> {
     Debian::new(project, SUITE, SOURCES).source(name)
 }
 
-/// Whether a user's word can be a package's name.
+/// Whether the user's word can be the name of a package.
 fn check(name: &str) -> Result<()> {
     let legal = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
     match !name.is_empty() && name.chars().all(legal) {
@@ -241,7 +241,7 @@ fn candidates(soname: &str) -> Vec<String> {
     ]
 }
 
-/// Where a stock kernel is kept.
+/// The folder in which a stock kernel is kept.
 pub fn linux_place(project: &Project, arch: Arch, version: &str) -> PathBuf {
     project
         .cache
@@ -249,12 +249,12 @@ pub fn linux_place(project: &Project, arch: Arch, version: &str) -> PathBuf {
         .join(format!("{version}-{}", arch.debian()))
 }
 
-/// Whether Debian has a kernel of this version for the architecture: RISC-V came with trixie.
+/// Whether Debian has a kernel of this version for the architecture: RISC-V was added in trixie.
 pub fn has_linux(arch: Arch, version: &str) -> bool {
     !(arch == Arch::Riscv64 && version == "6.1")
 }
 
-/// A stock Debian kernel of this version, such as `6.12`, that can be given to QEMU.
+/// A stock Debian kernel of this version, such as `6.12`, for QEMU.
 pub fn linux(project: &Project, arch: Arch, version: &str) -> Result<PathBuf> {
     let place = linux_place(project, arch, version);
     if !place.is_file() {
@@ -265,8 +265,7 @@ pub fn linux(project: &Project, arch: Arch, version: &str) -> Result<PathBuf> {
     Ok(place)
 }
 
-/// These modules of such a kernel, those that are built in aside, by their paths without the
-/// ending.
+/// The paths of these modules, given without suffix, of such a kernel; built-in ones are left out.
 pub fn linux_modules(
     project: &Project,
     arch: Arch,

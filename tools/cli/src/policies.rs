@@ -13,10 +13,10 @@ const POLICIES: [(&str, &[&str]); 6] = [
     ("affinity", &["index", "scan"]),
 ];
 
-/// Takes a number rather than one of a few names.
+/// A policy that takes a number instead of one of a few names.
 const INJECT: &str = "fence.inject";
 
-/// Checks one `POLICY=VALUE`; the error lists those that there are.
+/// Checks a `POLICY=VALUE`; the error lists the existing ones.
 pub fn check(setting: &str) -> Result<()> {
     if let Some((policy, value)) = setting.split_once('=') {
         let known = POLICIES

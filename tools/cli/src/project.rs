@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// A tool that runs longer than this gets a line about the work going on.
+/// If a tool runs longer than this, a line tells the user what it does.
 const QUIET: Duration = Duration::from_millis(700);
 
 /// The profile of a kernel that checks its assertions.
@@ -28,7 +28,7 @@ pub struct Project {
     pub cache: PathBuf,
     /// Download nothing.
     pub offline: bool,
-    /// The profile that the kernel is built by (Cargo.toml).
+    /// The profile that the kernel is built with (Cargo.toml).
     pub kernel_profile: &'static str,
 }
 
@@ -63,24 +63,24 @@ impl Project {
         }
     }
 
-    /// Whether its kernel does.
+    /// Whether its kernel checks its assertions.
     pub fn is_checked(&self) -> bool {
         self.kernel_profile == CHECKED
     }
 
-    /// Waits until no other `stile` is filling the cache; until the file is dropped none can.
+    /// Waits until no other `stile` is filling the cache; none can until the file is dropped.
     pub fn lock_cache(&self) -> Result<File> {
         lock(&self.cache.join("lock"))
     }
 
-    /// Waits until no other `stile` is building a kernel; until the file is dropped none can.
+    /// Waits until no other `stile` is building a kernel; none can until the file is dropped.
     pub fn lock_target(&self) -> Result<File> {
         fs::create_dir_all(&self.target)?;
         lock(&self.target.join("kernel.lock"))
     }
 
-    /// A text in which paths of this machine are made relative to a checkout that has its cache and
-    /// target where they are by default.
+    /// A text in which this machine's paths are relative to a checkout with its cache and target in
+    /// their default places.
     pub fn relative(&self, text: &str) -> String {
         let folder = |path: &Path| format!("{}/", path.display());
         text.replace(&folder(&self.cache), ".cache/")
@@ -93,7 +93,7 @@ impl Project {
         self.cargo_in("", arguments)
     }
 
-    /// A cargo command with a folder of its own, for a build that shares nothing with the others.
+    /// A cargo command with a folder of its own, for a build that shares nothing with others.
     pub fn cargo_in(&self, folder: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("cargo");
         command
@@ -115,8 +115,8 @@ fn lock(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Gives a file this content at once, where it has another: a machine that boots from it meanwhile
-/// has the one or the other whole.
+/// Replaces a file's content in one step, if it differs: a machine that boots from it meanwhile
+/// sees either the old or the new content.
 pub fn write_if_changed(path: &Path, content: &[u8]) -> Result<()> {
     static WRITING: Mutex<()> = Mutex::new(());
     let _alone = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -138,8 +138,8 @@ pub fn progress(what: &str) {
     }
 }
 
-/// Runs a tool to its end; returns its standard output. Names its work (`what`) if that takes a
-/// while; a failure shows its messages.
+/// Runs a tool to its end; returns its standard output. Prints what it does (`what`) if it takes
+/// long; if it fails, the error has its messages.
 pub fn output(command: &mut Command, what: &str) -> Result<String> {
     let output = run(command, what)?;
     if !output.status.success() {
@@ -149,7 +149,7 @@ pub fn output(command: &mut Command, what: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// As [`output`], for tools that say much: a failure shows the one line that says why.
+/// As [`output`], for tools with much output: the error has only the line with the reason.
 pub fn output_or_reason(command: &mut Command, what: &str) -> Result<String> {
     let output = run(command, what)?;
     if !output.status.success() {
@@ -174,15 +174,15 @@ fn output_text(output: &Output) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// The line of apt's or dpkg's output that says why it failed: the first of its errors, or else the
-/// last line of all.
+/// The line of apt's or dpkg's output with the reason of a failure: the first of its errors, or
+/// else the last line.
 fn reason(said: &str) -> &str {
     let error = said.lines().find_map(|line| line.strip_prefix("E: "));
     let last = said.lines().rfind(|line| !line.trim().is_empty());
     error.or(last).unwrap_or("it does not say why").trim()
 }
 
-/// Runs a tool to its end. Names its work (`what`) if that takes a while.
+/// Runs a tool to its end. Prints what it does (`what`) if it takes long.
 fn run(command: &mut Command, what: &str) -> Result<Output> {
     let name = command.get_program().to_owned();
     command
@@ -205,7 +205,7 @@ fn run(command: &mut Command, what: &str) -> Result<Output> {
     Ok(output)
 }
 
-/// Whether a program is to be found in `PATH`.
+/// The path of a program found in `PATH`.
 pub fn find_program(name: impl AsRef<OsStr>) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)

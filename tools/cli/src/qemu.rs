@@ -15,13 +15,13 @@ use crate::kernel_image::Kernel;
 use crate::packages;
 use crate::project::{Project, find_program, output};
 
-/// The oldest QEMU that has all that the machines here use.
+/// The oldest QEMU with everything that the machines here use.
 const OLDEST: u32 = 10;
 
 /// The accelerator, which executes the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Accel {
-    /// The host's own virtualisation where it is of the guest's architecture, else emulation.
+    /// The host's virtualisation if it matches the guest's architecture, otherwise emulation.
     Auto,
     /// Emulation.
     Tcg,
@@ -33,7 +33,7 @@ pub enum Accel {
 
 /// A QEMU that can be started.
 pub struct Qemu {
-    /// The words that start it.
+    /// The words of the command that starts it.
     pub command: Vec<OsString>,
     /// Its version.
     pub version: String,
@@ -48,14 +48,14 @@ impl Qemu {
         }
     }
 
-    /// The host's own, if it is new enough.
+    /// The host's own QEMU, if it is new enough.
     pub fn of_host(arch: Arch) -> Option<Self> {
         let qemu = Self::started_by(vec![find_program(arch.qemu())?.into_os_string()]).ok()?;
         let major: u32 = qemu.version.split('.').next()?.parse().ok()?;
         (major >= OLDEST).then_some(qemu)
     }
 
-    /// Debian's, if it is in the cache.
+    /// Debian's QEMU, if it is in the cache.
     pub fn of_debian_cached(project: &Project, arch: Arch) -> Option<Self> {
         let host = debian_host().ok()?;
         let tree = Debian::new(project, packages::SUITE, host.arch).closure_place(CLOSURE);
@@ -66,7 +66,8 @@ impl Qemu {
         }
     }
 
-    /// Debian's, with all its libraries and their loader, so that the host's own do not matter.
+    /// Debian's QEMU, with all its libraries and their loader, so that it does not depend on the
+    /// host's.
     fn of_debian(project: &Project, arch: Arch) -> Result<Self> {
         let missing = || {
             format!(
@@ -97,7 +98,7 @@ impl Qemu {
         Self::started_by(command)
     }
 
-    /// The QEMU that these words start, in its sandbox where it was built with one (that needs
+    /// The QEMU that this command starts, in its sandbox if it was built with one (which needs
     /// Linux).
     fn started_by(command: Vec<OsString>) -> Result<Self> {
         let confined = [&*command, &SANDBOX.map(OsString::from)].concat();
@@ -112,7 +113,7 @@ impl Qemu {
     }
 }
 
-/// The sandbox: a guest that broke out into QEMU could not start programs, nor change identity or
+/// The sandbox: a guest that broke out into QEMU could not start programs, or change identity or
 /// priority.
 const SANDBOX: [&str; 2] = [
     "-sandbox",
@@ -122,7 +123,7 @@ const SANDBOX: [&str; 2] = [
 /// The name of the unpacked QEMU in the cache.
 const CLOSURE: &str = "qemu";
 
-/// Debian's names of the host's architecture, of its folder of libraries, and of their loader.
+/// Debian's names of the host's architecture, of its library folder, and of the dynamic loader.
 struct DebianHost {
     arch: &'static str,
     folder: &'static str,
@@ -167,24 +168,24 @@ pub struct Machine<'a> {
     pub kernel: &'a Kernel,
     /// The CPU model.
     pub cpu: Option<&'a str>,
-    /// How many CPUs.
+    /// The number of CPUs.
     pub smp: u32,
-    /// Memory, as QEMU writes it.
+    /// The size of memory, in QEMU's notation.
     pub memory: &'a str,
-    /// Time is instructions.
+    /// Whether time is counted in instructions.
     pub icount: bool,
-    /// Addresses stay as random as the kernel makes them, from QEMU's seed: Linux's defences
-    /// against attacks are part of its cost.
+    /// Whether addresses stay as random as the kernel makes them from QEMU's seed: Linux's
+    /// mitigations are part of its cost.
     pub as_shipped: bool,
     /// The accelerator that executes its instructions.
     pub accel: Accel,
-    /// Wait for a debugger on this TCP port.
+    /// The TCP port on which to wait for a debugger.
     pub debugger: Option<u16>,
-    /// Parameters of the kernel beside those that the machine needs.
+    /// Parameters of the kernel besides those that the machine needs.
     pub append: Vec<String>,
-    /// Its disks, of which the first is /dev/vda.
+    /// Its disks; the first one is /dev/vda.
     pub disks: Vec<Disk>,
-    /// More words for QEMU.
+    /// Further arguments for QEMU.
     pub options: Vec<String>,
 }
 
@@ -194,14 +195,14 @@ pub struct Files<'a> {
     pub image: &'a Path,
     /// The initramfs.
     pub initramfs: &'a Path,
-    /// Where the kernel's log goes.
+    /// The file for the kernel's log.
     pub log: &'a Path,
-    /// Where files are that go with the machine.
+    /// The folder of files that are removed with the machine.
     pub folder: &'a Path,
 }
 
 impl Machine<'_> {
-    /// The device that programs/init finds the channel at.
+    /// The device of the channel for programs/init.
     pub fn channel_device(&self) -> &'static str {
         match (self.kernel.is_stile(), self.arch) {
             (true, _) => "/dev/hvc0",
@@ -210,7 +211,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The accelerator, settled: `kvm`, `hvf` or `tcg`.
+    /// The resolved accelerator: `kvm`, `hvf` or `tcg`.
     fn accelerator(&self) -> &'static str {
         let native = self.arch.host_name() == std::env::consts::ARCH;
         match self.accel {
@@ -302,7 +303,7 @@ impl Machine<'_> {
     }
 }
 
-/// Splits a line into words as a shell would, as far as blanks and quotes go.
+/// Splits a line into words like a shell, with regard to blanks and quotes.
 pub fn split_words(line: &str) -> Result<Vec<String>> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for letter in line.chars() {
@@ -323,7 +324,7 @@ pub fn split_words(line: &str) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// A command line as a shell would read it.
+/// A command line in the form that a shell reads.
 pub fn shell_line(words: &[OsString]) -> String {
     let quote = |word: &OsString| {
         let text = word.to_string_lossy();

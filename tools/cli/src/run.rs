@@ -26,15 +26,15 @@ use crate::qemu::{self, Machine};
 use crate::terminal;
 use crate::toolchain;
 
-/// The exit status where a program cannot be executed.
+/// The exit status if a program cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
-/// The exit status where a program is not found.
+/// The exit status if a program is not found.
 const NOT_FOUND: u8 = 127;
 
-/// The tour: a run without a program where there is no terminal.
+/// The tour: a run without a program if there is no terminal.
 const TOUR: &str = include_str!("tour.sh");
 
-/// Runs a program; without one a shell, or the tour where there is no terminal.
+/// Runs a program; without one a shell, or the tour if there is no terminal.
 pub fn run(project: &Project, options: &RunOptions) -> Result<u8> {
     let [stdin, stdout, _] = terminal::terminals();
     let unnamed = if stdin && stdout {
@@ -49,26 +49,25 @@ pub fn run(project: &Project, options: &RunOptions) -> Result<u8> {
     start(project, options, unnamed)
 }
 
-/// Runs a program; without one an interactive shell, which reads its commands from whatever
-/// standard input is.
+/// Runs a program; without one an interactive shell, which reads its commands from standard input.
 pub fn shell(project: &Project, options: &RunOptions) -> Result<u8> {
     start(project, options, Unnamed::Shell)
 }
 
-/// The program that runs where none is named.
+/// The program that runs if none is named.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unnamed {
     Shell,
     Tour,
 }
 
-/// The command to run: the first word names a guest's program.
+/// The command to run: the first word names a program in the guest.
 struct Plan {
     arch: Arch,
     arguments: Vec<Vec<u8>>,
-    /// The tour, which is this command's own.
+    /// Whether it is the tour, which is part of this command.
     tour: bool,
-    /// A file of the host, which may need nothing else.
+    /// Whether it is a file of the host, which may need nothing else.
     from_host: bool,
 }
 
@@ -154,7 +153,7 @@ fn start(project: &Project, options: &RunOptions, unnamed: Unnamed) -> Result<u8
     console.drive(session, &name, reads)
 }
 
-/// Why a program cannot be run, and the exit status that says so.
+/// Why a program cannot be run, and the exit status for that.
 struct Refusal {
     status: u8,
     reason: String,
@@ -191,7 +190,7 @@ fn plan(options: &RunOptions, unnamed: Unnamed) -> Result<Plan, Refusal> {
     })
 }
 
-/// The name of the program to run where it is one of the guest's.
+/// The name of the program to run, if it is one of the guest's.
 fn bare_name(options: &RunOptions) -> Option<String> {
     let program = options.program.first()?;
     let name = program.to_string_lossy().into_owned();
@@ -230,7 +229,7 @@ fn host_program(path: &Path, asked: Option<Arch>) -> Result<Arch, Refusal> {
     }
 }
 
-/// Where a host file stands in the guest.
+/// The path of a host file in the guest.
 fn guest_path(host: &OsStr) -> String {
     let name = Path::new(host).file_name().unwrap_or(host);
     format!("{HOST_FOLDER}/{}", name.to_string_lossy())
@@ -266,7 +265,7 @@ pub fn machine<'a>(options: &'a RunOptions, kernel: &'a Kernel, arch: Arch) -> R
     })
 }
 
-/// Puts the files that the options and the program ask for into the tree.
+/// Adds the files that the options and the program need to the tree.
 fn fill(
     project: &Project,
     options: &RunOptions,
@@ -277,7 +276,7 @@ fn fill(
     if plan.tour {
         tree.text("stile/tour.sh", TOUR.as_bytes());
     }
-    // Those of a root on a disk are there.
+    // The programs of a root on a disk exist already.
     let program = options.program.first().filter(|_| options.root.is_none());
     match program {
         Some(program) if program.as_bytes().contains(&b'/') => {
@@ -314,7 +313,7 @@ fn fill(
     Ok(())
 }
 
-/// Adds a program of a Debian package that is downloaded only where it is named.
+/// Adds a program from a Debian package that is downloaded only if the program is named.
 pub fn named_program(
     project: &Project,
     arch: Arch,
@@ -334,8 +333,8 @@ pub fn named_program(
     Ok(())
 }
 
-/// How standard input reaches the program. Where time is instructions it must all be there from the
-/// start.
+/// How standard input reaches the program. If time is counted in instructions, all of it must be
+/// there from the start.
 fn input(options: &RunOptions, tree: &mut Initramfs) -> Result<Input> {
     if !options.icount || terminal::terminals()[0] {
         return Ok(Input::Channel);
@@ -349,7 +348,7 @@ fn input(options: &RunOptions, tree: &mut Initramfs) -> Result<Input> {
     Ok(Input::File("/stile/stdin".into()))
 }
 
-/// The port that debuggers look for first, or another one where that is taken.
+/// The port that debuggers try first, or another one if that is in use.
 fn debugger_port() -> Result<u16> {
     const USUAL: u16 = 1234;
     let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));

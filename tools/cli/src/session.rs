@@ -19,13 +19,14 @@ use wire::{Channel, Control, Decoder};
 
 /// How long a machine may take to power itself off after its last job.
 const POWER_OFF: Duration = Duration::from_secs(60);
-/// The same where it has disks.
+/// The same for a machine with disks.
 const POWER_OFF_DISKS: Duration = Duration::from_secs(120);
 
-/// Events that wait: a guest that sends more, against what was agreed, waits too.
+/// The maximum number of waiting events: a guest that sends more, against the protocol, has to
+/// wait, too.
 const EVENTS: usize = 1024;
 
-/// Lines of a log that are shown when something went wrong.
+/// The number of log lines that are shown after a failure.
 const LOG_LINES: usize = 25;
 
 /// An event of a session.
@@ -33,7 +34,7 @@ const LOG_LINES: usize = 25;
 pub enum Event {
     /// A frame from the guest.
     Frame(Channel, Vec<u8>),
-    /// Bytes of the host's standard input; empty at its end.
+    /// Bytes from the host's standard input; empty at its end.
     Input(Vec<u8>),
     /// A signal that the host's command received.
     Signal(i32),
@@ -43,14 +44,14 @@ pub enum Event {
     TimedOut,
 }
 
-/// The files of one boot, removed with it.
+/// The files of one boot, which are removed with it.
 pub struct Folder {
     path: PathBuf,
 }
 
 impl Folder {
-    /// A new folder below `parent`, for this process alone. Those of processes that are gone are
-    /// removed.
+    /// Creates a folder below `parent` for this process. Removes those of processes that no longer
+    /// exist.
     pub fn new(parent: PathBuf) -> Result<Self> {
         for old in fs::read_dir(&parent).into_iter().flatten().flatten() {
             let name = old.file_name().to_string_lossy().into_owned();
@@ -72,12 +73,12 @@ impl Folder {
         Ok(Self { path })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A file in it.
+    /// The path of a file in it.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -111,18 +112,18 @@ impl Link {
         })
     }
 
-    /// The guest's end, by number.
+    /// The guest's end, as a file descriptor.
     pub fn guest(&self) -> i32 {
         self.guest.as_raw_fd()
     }
 }
 
-/// A machine that runs.
+/// A running machine.
 pub struct Session {
     child: Child,
     host: UnixStream,
     events: Receiver<Event>,
-    /// The cost of the output that was taken and not yet credited to the guest.
+    /// The amount of output that was taken and for which the guest got no credit yet.
     owed: usize,
     sender: SyncSender<Event>,
     folder: Folder,
@@ -132,7 +133,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Starts QEMU by its command line. The kernel's log is in the file `log`; no file that QEMU
+    /// Starts QEMU with its command line. The kernel's log is in the file `log`; no file that QEMU
     /// writes grows beyond `most` bytes.
     pub fn start(
         command: &[OsString],
@@ -168,17 +169,18 @@ impl Session {
         })
     }
 
-    /// What the machine has in memory of its disks must come to them before it ends.
+    /// Makes [`Self::finish`] wait longer, since the machine must write its cached data to its
+    /// disks before it ends.
     pub fn await_disks(&mut self) {
         self.patience = POWER_OFF_DISKS;
     }
 
-    /// Where other sources of events send theirs.
+    /// A sender for other sources of events.
     pub fn sender(&self) -> SyncSender<Event> {
         self.sender.clone()
     }
 
-    /// The next event. To ask for it says that the one before is dealt with.
+    /// The next event. Calling this tells that the previous one has been handled.
     pub fn next(&mut self, deadline: Option<Instant>) -> Event {
         if self.owed >= wire::OUTPUT_WINDOW / 4 {
             self.add_credit();
@@ -218,7 +220,7 @@ impl Session {
         }
     }
 
-    /// Sends a frame to the guest. A machine that is gone is noticed by its closed channel.
+    /// Sends a frame to the guest. That a machine is gone is noticed by its closed channel.
     pub fn send(&mut self, channel: Channel, payload: &[u8]) {
         let mut bytes = Vec::new();
         wire::encode(channel, payload, &mut bytes);
@@ -230,7 +232,7 @@ impl Session {
         self.send(Channel::Control, &control.encode());
     }
 
-    /// Waits until the machine has powered itself off; one that does not is ended.
+    /// Waits until the machine has powered itself off; ends it if it does not.
     pub fn finish(&mut self) -> io::Result<Option<ExitStatus>> {
         let limit = Instant::now() + self.patience;
         while Instant::now() < limit {
@@ -242,11 +244,11 @@ impl Session {
         Ok(None)
     }
 
-    /// The time that QEMU has run on the host's processors so far, where the host says so: Linux's
-    /// `proc_pid_stat(5)`.
+    /// The time for which QEMU has run on the host's processors so far, if the host provides it:
+    /// Linux's `proc_pid_stat(5)`.
     pub fn processor_time(&self) -> Option<Duration> {
         let text = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
-        // The program's name may hold anything; field 3 follows it, and 14 and 15 are utime and
+        // The program's name may contain anything; field 3 follows it, and 14 and 15 are utime and
         // stime.
         let (_, fields) = text.rsplit_once(") ")?;
         let ticks = fields.split(' ').skip(11).take(2);
@@ -267,7 +269,7 @@ impl Session {
         .replace('\r', "")
     }
 
-    /// The last lines of the log, a panic's whole.
+    /// The last lines of the log; if there was a panic, all lines from there on.
     pub fn log_end(&self) -> String {
         end_of(&self.log())
     }
@@ -280,7 +282,7 @@ impl Drop for Session {
     }
 }
 
-/// The last lines of a log: from the line that a panic begins with, if there is one.
+/// The last lines of a log: all from the line that begins a panic, if there is one.
 pub fn end_of(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     let last = lines.len().saturating_sub(LOG_LINES);
@@ -288,7 +290,8 @@ pub fn end_of(log: &str) -> String {
     lines[panic.unwrap_or(last)..].join("\n")
 }
 
-/// A machine that writes more into a file, its log for one, ends: no kernel fills the user's disk.
+/// Ends a machine that writes more than this into a file such as its log: no kernel fills the
+/// user's disk.
 #[cfg(target_os = "linux")]
 fn limit_files(child: &Child, most: u64) -> Result<()> {
     use rustix::process::{Resource, Rlimit, prlimit};

@@ -1,4 +1,4 @@
-//! Function names of a Stile kernel that has an ELF file.
+//! Names of functions in a Stile kernel with an ELF file.
 
 use anyhow::{Context, Result, ensure};
 use object::{File, Object, ObjectSymbol, SymbolKind};
@@ -8,7 +8,7 @@ use crate::kernel_image::Kernel;
 use crate::project::Project;
 use crate::toolchain;
 
-/// Addresses and names, by address; empty for a kernel of which no ELF file is known.
+/// Addresses and names, ordered by address; empty for a kernel without a known ELF file.
 #[derive(Default)]
 pub struct Symbols(Vec<(u64, String)>);
 
@@ -36,7 +36,7 @@ impl Symbols {
         Self(symbols)
     }
 
-    /// The name of the symbol that holds an address, or begins before it.
+    /// The name of the symbol that contains an address, or begins before it.
     pub fn name(&self, address: u64) -> Option<String> {
         let after = self.0.partition_point(|(start, _)| *start <= address);
         self.0
@@ -50,9 +50,8 @@ impl Symbols {
     }
 }
 
-/// The table of function names that a kernel prints its backtraces by, and the address that it
-/// belongs at; nothing for an ELF file that has no room for one (`__symbols_start` in Stile's
-/// kernel.ld).
+/// The table of function names with which a kernel prints its backtraces, and its address; None for
+/// an ELF file without room for one (`__symbols_start` in Stile's kernel.ld).
 pub fn table(elf: &[u8]) -> Result<Option<(u64, Vec<u8>)>> {
     let file = File::parse(elf)?;
     let symbols = Symbols::of_file(&file);

@@ -32,7 +32,7 @@ impl Drop for Raw {
     }
 }
 
-/// Rows and columns of the terminal on standard output; 24 and 80 where it does not know.
+/// Rows and columns of the terminal on standard output; 24 and 80 if it does not know.
 pub fn size() -> (u16, u16) {
     match tcgetwinsize(std::io::stdout()) {
         Ok(size) if size.ws_row > 0 && size.ws_col > 0 => (size.ws_row, size.ws_col),
@@ -49,7 +49,7 @@ pub fn terminals() -> [bool; 3] {
     ]
 }
 
-/// Reads standard input as events, a piece for each `()` that is sent to the returned sender.
+/// Reads standard input as events, one piece for each `()` that is sent to the returned sender.
 pub fn read_input(events: SyncSender<Event>) -> Sender<()> {
     let (demand, demands) = channel();
     std::thread::spawn(move || {
@@ -68,7 +68,7 @@ pub fn read_input(events: SyncSender<Event>) -> Sender<()> {
     demand
 }
 
-/// Turns the signals that ask a command to end, and the signals of a changed terminal, into events.
+/// Turns the signals that ask a command to end, and those of a resized terminal, into events.
 pub fn read_signals(events: SyncSender<Event>) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGWINCH])?;
     std::thread::spawn(move || {

@@ -15,10 +15,10 @@ use crate::project::{
     Project, find_program, output, output_and_warnings, progress, write_if_changed,
 };
 
-/// Rust's target for programs of 32-bit Arm.
+/// Rust's target for 32-bit Arm programs.
 pub const COMPAT_TARGET: &str = "armv7-unknown-linux-gnueabihf";
 
-/// Adds a target to the toolchain where it is missing.
+/// Adds a target to the toolchain if it is missing.
 pub fn ensure_target(project: &Project, target: &str) -> Result<()> {
     if sysroot()?.join("lib/rustlib").join(target).is_dir() {
         return Ok(());
@@ -37,7 +37,7 @@ pub fn ensure_target(project: &Project, target: &str) -> Result<()> {
     .map(drop)
 }
 
-/// Where the compiler has its libraries.
+/// The folder with the compiler's libraries.
 fn sysroot() -> Result<&'static Path> {
     static SYSROOT: OnceLock<PathBuf> = OnceLock::new();
     if SYSROOT.get().is_none() {
@@ -51,12 +51,12 @@ fn sysroot() -> Result<&'static Path> {
     known.context("rustc said nothing")
 }
 
-/// Runs the command that makes `built`, unless it was the last of this process to do so: the
-/// measured or tested program is then one throughout, although its source may change meanwhile.
+/// Runs the command that creates `built`, unless it was this process's last one to do so: then one
+/// measurement or test uses the same program throughout, even if its source changes meanwhile.
 pub fn build(command: &mut Command, what: &str, built: PathBuf) -> Result<PathBuf> {
     static LAST: Mutex<BTreeMap<PathBuf, String>> = Mutex::new(BTreeMap::new());
     let words = format!("{command:?}");
-    // One at a time: what others have built already is not written while they use it.
+    // One at a time, so that a file is not written while others use it.
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     if last.get(&built) != Some(&words) {
         output_and_warnings(command, what)?;
@@ -65,7 +65,7 @@ pub fn build(command: &mut Command, what: &str, built: PathBuf) -> Result<PathBu
     Ok(built)
 }
 
-/// Builds a program of `programs/` for guests: the file.
+/// Builds a program of `programs/` for guests; returns the file.
 pub fn program(project: &Project, arch: Arch, name: &str) -> Result<PathBuf> {
     let target = arch.program_target();
     let mut cargo = cargo_for(project, target, name)?;
@@ -76,7 +76,7 @@ pub fn program(project: &Project, arch: Arch, name: &str) -> Result<PathBuf> {
     build_program(project, target, name, "", cargo)
 }
 
-/// Builds a program of `programs/` for 32-bit Arm, which arm64 machines run too: the file.
+/// Builds a program of `programs/` for 32-bit Arm, which arm64 machines run, too; returns the file.
 pub fn compat_program(project: &Project, name: &str) -> Result<PathBuf> {
     let mut cargo = cargo_for(project, COMPAT_TARGET, name)?;
     let folder = "arm-linux-gnueabihf";
@@ -84,14 +84,15 @@ pub fn compat_program(project: &Project, name: &str) -> Result<PathBuf> {
     build_program(project, COMPAT_TARGET, name, " for 32 bits", cargo)
 }
 
-/// Builds a program of `programs/` that runs without an operating system: the ELF file.
+/// Builds a program of `programs/` that runs without an operating system; returns the ELF file.
 pub fn bare_program(project: &Project, arch: Arch, name: &str) -> Result<PathBuf> {
     let target = arch.kernel_target();
     let cargo = cargo_for(project, target, name)?;
     build_program(project, target, name, "", cargo)
 }
 
-/// A cargo command that builds a program of `programs/` for `target`, which is there then.
+/// A cargo command that builds a program of `programs/` for `target`, which is installed if
+/// necessary.
 fn cargo_for(project: &Project, target: &str, name: &str) -> Result<Command> {
     ensure_target(project, target)?;
     let mut cargo = project.cargo(&[
@@ -120,9 +121,9 @@ fn build_program(
     build(&mut cargo, &what, built)
 }
 
-/// Lets cargo link a program statically with Debian's C library, for an architecture that Rust has
-/// no musl for. `debian` is Debian's name of it, `folder` that below `/usr/lib` which holds its
-/// libraries, `target` Rust's name.
+/// Makes cargo link a program statically with Debian's C library, for an architecture for which
+/// Rust has no musl. `debian` is Debian's name of it, `folder` its library folder below `/usr/lib`,
+/// `target` Rust's name.
 fn static_glibc(
     project: &Project,
     debian: &str,
@@ -142,7 +143,7 @@ fn static_glibc(
         "target-feature=+crt-static".into(),
     ];
     words.push("link-self-contained=no".into());
-    // Where the library can start a static program at any address, the program is
+    // If the library can start a static program at any address, the program is
     // position-independent.
     let movable = library.join("rcrt1.o").is_file();
     let start = if movable {
@@ -180,7 +181,7 @@ pub fn go_program(project: &Project, arch: Arch, source: &Path) -> Result<PathBu
     build(&mut go, &format!("building {}", source.display()), built)
 }
 
-/// Where the ELF file of the kernel with these Cargo features is kept.
+/// The path of the ELF file of the kernel with these Cargo features.
 pub fn kernel_place(project: &Project, arch: Arch, features: &[&str]) -> PathBuf {
     let name = [&["stile"], features].concat().join("-");
     project
@@ -190,8 +191,8 @@ pub fn kernel_place(project: &Project, arch: Arch, features: &[&str]) -> PathBuf
         .join(name + ".elf")
 }
 
-/// Builds the kernel with these Cargo features, once in this process: its ELF file. It is a copy,
-/// since cargo has one place for all features.
+/// Builds the kernel with these Cargo features, once per process; returns its ELF file. It is a
+/// copy, since cargo uses one path for all features.
 pub fn kernel(project: &Project, arch: Arch, features: &[&str]) -> Result<PathBuf> {
     static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let kept = kernel_place(project, arch, features);
@@ -218,7 +219,7 @@ pub fn kernel(project: &Project, arch: Arch, features: &[&str]) -> Result<PathBu
         true => String::new(),
         false => format!(" with {}", features.join(", ")),
     };
-    // Another process may build one with other features.
+    // Another process may build a kernel with other features.
     let _alone = project.lock_target()?;
     let what = format!("building the kernel for {}{with}", arch.debian());
     output_and_warnings(&mut cargo, &what)?;

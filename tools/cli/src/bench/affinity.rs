@@ -16,25 +16,26 @@ use crate::qemu::{Accel, Machine};
 use crate::session::Session;
 use crate::vm;
 
-/// How many virtual CPUs the guests have.
+/// The numbers of virtual CPUs of the guests.
 const SIZES: [u32; 8] = [2, 8, 16, 32, 64, 128, 256, 512];
 /// The numbers with `--quick`.
 const QUICK: [u32; 3] = [2, 16, 64];
-/// Numbers at which the virtual CPUs also have affinities that the VMM scattered, so that a look-up
-/// has to hash them. Sixteen each go together, so there must be more than that.
+/// Numbers of virtual CPUs at which their affinities are also scattered by the VMM, so that a
+/// look-up has to hash them. Sixteen share a row, so there must be more than that.
 const SPARSE: [u32; 3] = [32, 64, 512];
 /// The number with `--quick`.
 const QUICK_SPARSE: [u32; 1] = [64];
-/// CPUs of the hypervisor: one for the sender, and one for the receiver.
+/// The number of the hypervisor's CPUs: one for the sender, and one for the receiver.
 const CPUS: u32 = 2;
-/// The counter at a tick an instruction, so that single operations are exact.
+/// The counter advances by one tick per instruction, so that single operations are measured
+/// exactly.
 const CPU: &str = "neoverse-n1,cntfrq=1000000000";
 
-/// A row of the guest's that gets a table of its own.
+/// A row of the guest's output that gets a table of its own.
 struct Operation {
     name: &'static str,
     title: &'static str,
-    /// Whether the terminal shows it.
+    /// Whether the terminal shows the table.
     shown: bool,
 }
 
@@ -82,13 +83,13 @@ const OPERATIONS: [Operation; 17] = [
 struct GuestOutput {
     vcpus: u32,
     sparse: bool,
-    /// Names with least and median.
+    /// Names with minimum and median.
     rows: Vec<(String, f64, f64)>,
     command: String,
     failure: Option<Failure>,
 }
 
-/// Measures one kernel; after a guest that came to a bad end no larger one is tried.
+/// Measures one kernel; after a guest that failed, no larger one is tried.
 pub fn measure(bench: &Bench, subject: &Subject) -> Result<Vec<Column>> {
     let (sizes, sparse) = match bench.quick {
         true => (&QUICK[..], &QUICK_SPARSE[..]),
@@ -119,7 +120,7 @@ pub fn title(name: &str) -> Option<&'static str> {
     Some(operation.title)
 }
 
-/// A machine that can be a hypervisor, with this many CPUs and more options of QEMU.
+/// A machine that can be a hypervisor, with this many CPUs and further options for QEMU.
 pub fn machine<'b>(
     bench: &Bench<'b>,
     subject: &'b Subject,
@@ -142,7 +143,7 @@ pub fn machine<'b>(
     }
 }
 
-/// Runs the guest on it with this many virtual CPUs, whose affinities are numbered or `sparse`.
+/// Runs the guest with this many virtual CPUs, whose affinities are consecutive or `sparse`.
 pub fn run_guest(
     bench: &Bench,
     machine: &Machine,
@@ -180,13 +181,13 @@ fn run(bench: &Bench, subject: &Subject, vcpus: u32, sparse: bool) -> Result<Gue
     })
 }
 
-/// A guest's size, as reports name it.
+/// A guest's size in the notation of reports.
 fn size(vcpus: u32, sparse: bool) -> String {
     let affinities = if sparse { ", sparse" } else { "" };
     format!("{vcpus} vCPUs{affinities}")
 }
 
-/// One of the guest's lines: name, least and median.
+/// A line of the guest's output: name, minimum and median.
 fn row(line: &str) -> Option<(String, f64, f64)> {
     let words: Vec<_> = line.split(' ').collect();
     let [name, least, median] = words[..] else {
@@ -195,12 +196,12 @@ fn row(line: &str) -> Option<(String, f64, f64)> {
     Some((name.into(), least.parse().ok()?, median.parse().ok()?))
 }
 
-/// The figures of one operation, a row for each size.
+/// The figures of one operation, with a row for each size.
 fn column(operation: &Operation, subject: &Subject, guests: &[GuestOutput]) -> Column {
     let row = |said: &GuestOutput| {
         let figures = said.rows.iter().find(|(name, ..)| name == operation.name);
         let remark = said.failure.as_ref().map(|failure| failure.reason.clone());
-        // An operation may need more CPUs than there are.
+        // An operation may need more CPUs than the guest has.
         let is_said = figures.is_some() || remark.is_some();
         is_said.then(|| Row {
             name: size(said.vcpus, said.sparse),
@@ -210,7 +211,7 @@ fn column(operation: &Operation, subject: &Subject, guests: &[GuestOutput]) -> C
             remark,
         })
     };
-    // A guest's end is reported once, with the first operation.
+    // A guest's failure is reported once, with the first operation.
     let is_first = operation.name == OPERATIONS[0].name;
     let failure = || guests.iter().find_map(|said| said.failure.clone());
     let head = Head {

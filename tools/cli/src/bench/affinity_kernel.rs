@@ -11,8 +11,8 @@ use super::result::{Column, Head, Row};
 use super::subject::Subject;
 use crate::session::Folder;
 
-/// The plugin's option that counts the kernel alone: the guest and the VMM live in the lower half
-/// of addresses.
+/// The plugin's counter of kernel instructions: the guest and the VMM run in the lower half of the
+/// address space, and are not counted.
 const KERNEL: &str = "instructions.kernel";
 
 /// Measures one kernel, with a guest of one virtual CPU on one CPU.
@@ -54,13 +54,13 @@ fn run(bench: &Bench, subject: &Subject, column: &mut Column) -> Result<()> {
     Ok(())
 }
 
-/// One of the guest's lines: the phases in which something was measured, a sample each.
+/// A line of the guest's output: the phases in which something was measured, one for each sample.
 #[derive(PartialEq, Eq, Debug)]
 struct Phases<'a> {
     first: u32,
     count: u32,
     name: &'a str,
-    /// Operations in a sample.
+    /// The number of operations in a sample.
     batch: u64,
 }
 

@@ -10,14 +10,14 @@ use super::result::{Column, Head, Row};
 use super::subject::Subject;
 use crate::arch::Arch;
 
-/// The counts until the first marker of the first program: a name, a description, and the plugin's
+/// The counts up to the first marker of the first program: a name, a description, and the plugin's
 /// kinds.
 const ROWS: [(&str, &str, &[&str]); 8] = [
     (
         "instructions",
         "by the kernel, from the loader's jump on",
-        // Before its MMU is on the kernel's addresses are those of programs: the only program so
-        // far executes a dozen.
+        // Before its MMU is on, the kernel runs at addresses that later belong to programs. The
+        // only program so far executes a dozen instructions.
         &["instructions.kernel", "instructions.user"],
     ),
     (

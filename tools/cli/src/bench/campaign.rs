@@ -18,10 +18,10 @@ use crate::policies;
 use crate::project::{Project, progress};
 use crate::test;
 
-/// How many machines run at once unless it is said: each has a gibibyte.
+/// The default number of machines that run at once: each has a gibibyte of memory.
 const MOST_JOBS: usize = 8;
 
-/// Measures the steps that are asked for, or are left, and reports.
+/// Measures the requested or remaining steps, and reports.
 pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
     match &options.action {
         Some(Action::Merge { out, json, from }) => return merge(out, from, *json),
@@ -80,7 +80,7 @@ pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
     Ok(status)
 }
 
-/// A step that is to be measured.
+/// A step that remains to be measured.
 struct Left<'a> {
     place: String,
     step: &'a Step,
@@ -88,8 +88,8 @@ struct Left<'a> {
     key: String,
 }
 
-/// Measures steps, so many at once: each has a machine of its own that counts, so none disturbs
-/// another's figures.
+/// Measures steps, `jobs` at once: each has its own machine, in which instructions are counted, so
+/// they do not affect each other's figures.
 fn measure_all(bench: &Bench, left: &[Left], jobs: usize) -> Result<()> {
     let (started, taken, measured) = (Instant::now(), AtomicUsize::new(0), AtomicUsize::new(0));
     let origin = Origin::now(bench.project);
@@ -120,7 +120,7 @@ fn measure_all(bench: &Bench, left: &[Left], jobs: usize) -> Result<()> {
     })
 }
 
-/// A guess at the time for the steps that are left; nothing before the first was measured.
+/// An estimate of the time for the remaining steps; empty before the first was measured.
 fn time_left(elapsed: Duration, measured: usize, left: usize) -> String {
     match measured {
         0 => String::new(),
@@ -131,7 +131,7 @@ fn time_left(elapsed: Duration, measured: usize, left: usize) -> String {
     }
 }
 
-/// Puts the results of several folders into one and reports.
+/// Combines the results in several folders, and reports.
 fn merge(out: &Path, from: &[PathBuf], json: bool) -> Result<u8> {
     let folder = out.join("results");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -147,13 +147,13 @@ fn merge(out: &Path, from: &[PathBuf], json: bool) -> Result<u8> {
             files.push(place);
         }
     }
-    // Stile first: ratios are to the first column.
+    // Stile comes first, since ratios refer to the first column.
     files.sort_by_key(|file| (!file.to_string_lossy().contains("-stile"), file.clone()));
     files.dedup();
     publish(out, &files, json)
 }
 
-/// Writes the report in all its forms and prints it.
+/// Writes the report in all its formats and prints it.
 fn publish(out: &Path, files: &[PathBuf], json: bool) -> Result<u8> {
     let results: Vec<_> = files
         .iter()

@@ -18,7 +18,7 @@ use crate::project::Project;
 /// The phase after the last row: `OVER` of programs/crossings.
 const OVER: &str = "{\"phase\":1023,";
 
-/// Measures a kernel twice; the difference, if there is one.
+/// Measures a kernel twice; returns the difference, if there is one.
 pub fn repeats(project: &Project, kernel: Kernel, arch: Arch) -> Result<Option<String>> {
     let words = ["--batches", "2", "--settle", "500", "--pause", "20"];
     let once = || run(project, kernel.clone(), arch, &words, "");
@@ -76,7 +76,8 @@ fn bench(project: &Project) -> Bench<'_> {
     }
 }
 
-/// Whether the programs after one that hangs find the files of those before it; else their output.
+/// Checks that programs after one that hangs find the files of those before it; returns their
+/// output if not.
 pub fn outlives(project: &Project, arch: Arch) -> Result<Option<String>> {
     const LOOK: &str = "cat /tmp/file";
     let subject = subject(Kernel::Stile);
@@ -100,8 +101,8 @@ pub fn outlives(project: &Project, arch: Arch) -> Result<Option<String>> {
     Ok((ends != wanted).then(|| format!("{ends:?}")))
 }
 
-/// Whether a kernel that needs ten instructions more for a system call is shown to need ten more;
-/// else the figures shown.
+/// Checks that a kernel that needs ten more instructions for a system call is reported to need ten
+/// more; returns the reported figures if not.
 pub fn slower(project: &Project, arch: Arch) -> Result<Option<String>> {
     const WORDS: [&str; 5] = ["--batches", "2", "--settle", "500", "null_call"];
     let traced = run(project, Kernel::Stile, arch, &WORDS, inspect_entry::TRACE)?;
@@ -123,8 +124,8 @@ pub fn slower(project: &Project, arch: Arch) -> Result<Option<String>> {
     }))
 }
 
-/// Whether the way of a crossing is as long as its row says: the kernel's instructions from entry
-/// to return, and the program's from there to the next entry. Else the difference.
+/// Checks that the path of a crossing is as long as its row says: the kernel's instructions from
+/// entry to return, and the program's from there to the next entry. Returns the difference if not.
 pub fn way(project: &Project, subject: &Subject, arch: Arch, row: &str) -> Result<Option<String>> {
     let words = ["--batches", "2", "--settle", "500", row];
     let booted = boot(project, subject, arch, &words, inspect_entry::TRACE)?;
@@ -135,7 +136,7 @@ pub fn way(project: &Project, subject: &Subject, arch: Arch, row: &str) -> Resul
         Ok((stay, rest)) => (stay.len() - 1, rest),
         Err(reason) => return Ok(Some(reason)),
     };
-    // An access that faults is in the trace twice, and counts once.
+    // An access that faults is in the trace twice, but counts once.
     let is_call = program.last().is_some_and(|last| is_call(&last.text));
     let program = program.len() - usize::from(!is_call);
     let row = shown(&booted);
@@ -146,8 +147,8 @@ fn is_call(text: &str) -> bool {
     text.starts_with("svc") || text.starts_with("ecall")
 }
 
-/// Whether one operation is as long as the mean of a batch, in which a few do more, as for a new
-/// table: within one instruction and half a percent.
+/// Whether a single operation is as long as the mean of a batch, in which a few take longer, for
+/// example to make a new table: within one instruction and half a percent.
 fn agree(one: usize, mean: f64) -> bool {
     (mean - one as f64).abs() <= 1.0 + mean / 200.0
 }
@@ -162,7 +163,7 @@ fn shown(booted: &Booted) -> f64 {
         .unwrap_or_default()
 }
 
-/// The plugin's counts of the only row, and the number of operations.
+/// The plugin's counts of the only row, and its number of operations.
 fn counted(booted: &Booted) -> (u64, u64) {
     let parsed = Parsed::parse(&booted.console);
     parsed.marked.first().map_or((0, 0), |(_, marked)| {

@@ -30,31 +30,31 @@ const PHASE: u32 = 1;
 /// Options of `compare`.
 #[derive(Args, Debug)]
 pub struct CompareOptions {
-    /// Architecture of the machine; read from the program where it is a host file
+    /// Architecture of the machine; for a host file, it is read from the program
     #[arg(long, value_enum)]
     arch: Option<Arch>,
     /// CPU model, as QEMU names it
     #[arg(long, value_name = "MODEL")]
     cpu: Option<String>,
-    /// Choose a policy of Stile; an unknown one lists those there are
+    /// Choose a policy of Stile; an unknown one lists all policies
     #[arg(long, value_name = "POLICY=VALUE")]
     set: Vec<String>,
-    /// A kernel: stile, linux-6.12, linux-6.1 (Debian's), or a file; by default these three
+    /// A kernel: stile, linux-6.12, linux-6.1 (Debian's), or a file; the default is these three
     #[arg(long, value_name = "KERNEL")]
     kernel: Vec<String>,
-    /// Put a Debian package and all that it needs into the guest
+    /// Put a Debian package and its dependencies into the guest
     #[arg(long, value_name = "NAME")]
     package: Vec<String>,
     /// Parameters for the command lines of kernels given as files
     #[arg(long, value_name = "PARAMS", allow_hyphen_values = true)]
     append: Vec<String>,
-    /// How long the program may take on each
+    /// The time limit for the program on each kernel
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     timeout: u64,
     /// Print the table as JSON
     #[arg(long)]
     json: bool,
-    /// The program and its arguments: with a slash a host file, else a program of the guest
+    /// The program and its arguments: with a slash a host file, otherwise a program of the guest
     #[arg(
         required = true,
         trailing_var_arg = true,
@@ -64,7 +64,7 @@ pub struct CompareOptions {
     program: Vec<OsString>,
 }
 
-/// The counts while the program runs: a name and the plugin's kinds.
+/// The counts while the program runs: a name and the plugin's kinds of counts.
 const ROWS: [(&str, &[&str]); 12] = [
     ("instructions of the kernel", &["instructions.kernel"]),
     ("instructions of programs", &["instructions.user"]),
@@ -214,7 +214,7 @@ pub fn rows(counted: &Counted) -> Vec<Row> {
         .collect()
 }
 
-/// Splits an output into the failure and the program's output.
+/// Splits a job's output into the failure and the program's output.
 fn ending(output: Output) -> (Option<Failure>, Option<ProgramOutput>) {
     match output.end {
         Ok(end) if end == "exit status 0" => (None, Some((output.stdout, output.stderr, end))),

@@ -17,11 +17,11 @@ pub fn plugin(project: &Project) -> Result<PathBuf> {
     toolchain::build(&mut cargo, "building tools/counter", built)
 }
 
-/// How often a machine's end is awaited, some seconds each: the plugin writes its figures after the
-/// channel is closed, and that takes long on a busy host.
+/// The number of attempts to wait for a machine's end, of some seconds each: the plugin writes its
+/// figures after the channel is closed, which takes long on a busy host.
 const PATIENCE: usize = 24;
 
-/// Waits for the machine's end, with which the plugin's file is whole.
+/// Waits for the machine's end, after which the plugin's file is complete.
 pub fn await_end(session: &mut Session) -> Result<()> {
     for _ in 0..PATIENCE {
         if session.finish()?.is_some() {
@@ -31,7 +31,7 @@ pub fn await_end(session: &mut Session) -> Result<()> {
     Ok(())
 }
 
-/// One line of the plugin's.
+/// One line of the plugin's output.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Line {
@@ -56,14 +56,14 @@ enum Tag {
     Name(serde::de::IgnoredAny),
 }
 
-/// How a line of memory was used in a phase.
+/// The use of a cache line in a phase.
 #[derive(Deserialize)]
 pub struct Touched {
     pub loads: u64,
     pub stores: u64,
-    /// In how many stays in the kernel.
+    /// The number of stays in the kernel in which it was accessed.
     pub stays: u64,
-    /// One access, a store if there was one: where to, and the instruction's address.
+    /// One of the accesses, preferably a store: its target, and the instruction's address.
     pub address: String,
     pub instruction: String,
 }
@@ -86,7 +86,7 @@ pub enum Ring {
     Firmware,
 }
 
-/// All that was counted in one run.
+/// All counts of one run.
 #[derive(Default)]
 pub struct Counted {
     boot: BTreeMap<String, u64>,
@@ -96,7 +96,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Reads the plugin's file; a machine that was killed has written none.
+    /// Reads the plugin's file; a machine that was killed has not written one.
     pub fn read(file: &Path) -> Result<Self> {
         let mut counted = Self::default();
         let Ok(text) = std::fs::read_to_string(file) else {
@@ -131,8 +131,7 @@ impl Counted {
         Ok(counted)
     }
 
-    /// The sum of some kinds before the first marker; a kind is as the plugin names it, with the
-    /// ring.
+    /// The sum of some kinds before the first marker; kinds have the plugin's names, with the ring.
     pub fn boot(&self, kinds: &[&str]) -> u64 {
         sum(&self.boot, kinds)
     }
@@ -147,9 +146,9 @@ impl Counted {
         self.phases.get(&tag).map_or(0, |counts| sum(counts, kinds))
     }
 
-    /// The lines of memory that each operation shares between CPUs, given the phases in which it
-    /// was done on one and on another by turns: those written in one of these phases, and touched
-    /// in each by at least one in ten operations.
+    /// The cache lines that each operation shares between CPUs. In the given phases it was done on
+    /// different CPUs in turn; shared are the lines that were written in one of these phases, and
+    /// accessed in each of them by at least one in ten operations.
     pub fn shared(&self, phases: &[u32], operations: u64) -> Option<Vec<(&str, &Touched)>> {
         let phases: Option<Vec<_>> = phases.iter().map(|tag| self.lines.get(tag)).collect();
         let phases = phases?;
@@ -190,7 +189,7 @@ mod tests {
         std::fs::remove_file(file).unwrap();
         assert_eq!(counted.boot(&["tlbi.kernel"]), 3);
         assert_eq!(counted.phase(1, &["eret.kernel", "svc.user"]), 40);
-        // Only the first line is written by one and touched often by both.
+        // Only the first line is written by one CPU and accessed often by both.
         assert_eq!(counted.shared(&[1, 65], 20).unwrap().len(), 1);
         assert!(counted.shared(&[1, 66], 20).is_none());
         assert_eq!(counted.trace[0].text, "svc #0");

@@ -1,4 +1,4 @@
-//! Measures the crossings that a system is about, or all of them: our own program is the first
+//! Measures the crossings that a system affects, or all of them: our own program is the first
 //! program on each kernel.
 
 use std::time::Duration;
@@ -101,7 +101,7 @@ pub fn measure(
 }
 
 impl Measured<'_> {
-    /// The program's arguments: pauses let the console's own work end before the next row.
+    /// The program's arguments: pauses let the console's own work finish before the next row.
     fn arguments(&self, more: &[&str]) -> Vec<String> {
         let words = more.iter().chain(&["--settle", "3000", "--pause", "20"]);
         words
@@ -124,7 +124,7 @@ impl Measured<'_> {
         }
     }
 
-    /// The table of times, which under `-icount shift=0` are instructions.
+    /// The table of times, which are instructions under `-icount shift=0`.
     fn times(&self) -> Head {
         let note = "Under -icount shift=0 a nanosecond of the guest's counter is an instruction.";
         self.head(

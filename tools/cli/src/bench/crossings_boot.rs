@@ -19,10 +19,10 @@ use crate::qemu::{self, Accel, Files, Machine, Qemu};
 use crate::session::{Event, Folder, Link, Session};
 use crate::toolchain;
 
-/// Lines of the console that a failure shows.
+/// The number of console lines shown after a failure.
 const CONSOLE_LINES: usize = 25;
 
-/// How the program says that it does not know an argument.
+/// The program's message about an unknown argument.
 const NOT_UNDERSTOOD: &str = "# not understood: ";
 
 /// The machine to boot.
@@ -32,8 +32,8 @@ pub struct Boot<'a> {
     pub cpus: u32,
     /// The arguments of `programs/crossings`.
     pub arguments: Vec<String>,
-    /// The plugin's work beside counting, as its options; without it, time is the host's and
-    /// figures do not repeat.
+    /// The plugin's options for work besides counting. Without the plugin, times are the host's,
+    /// and figures are not reproducible.
     pub plugin: Option<&'a str>,
     /// The processor time after which the machine counts as hung.
     pub limit: Duration,
@@ -43,16 +43,17 @@ pub struct Boot<'a> {
 pub struct Booted {
     /// QEMU's command line, with paths below the checkout made relative.
     pub command: String,
-    /// All that the console said.
+    /// The console's output.
     pub console: String,
     pub counted: Counted,
-    /// The plugin's file as it is.
+    /// The content of the plugin's file.
     pub counts: Vec<u8>,
     pub failure: Option<Failure>,
 }
 
 impl Boot<'_> {
-    /// Boots and waits. A machine that hangs or panics is no error but a failure in the result.
+    /// Boots and waits. A machine that hangs or panics is not an error, but a failure in the
+    /// result.
     pub fn run(&self, bench: &Bench) -> Result<Booted> {
         let project = bench.project;
         let program = toolchain::bare_program(project, self.arch, "crossings")?;
@@ -129,7 +130,7 @@ impl Boot<'_> {
     }
 }
 
-/// Waits for the machine's end; whether the time ran out before.
+/// Waits for the machine's end; returns whether the time ran out first.
 fn wait(session: &mut Session, limit: Duration) -> Result<bool> {
     let mut patience = Patience::new(session, limit);
     loop {
@@ -141,7 +142,7 @@ fn wait(session: &mut Session, limit: Duration) -> Result<bool> {
     }
 }
 
-/// The error, if the console does not say that the program came to its end.
+/// The failure, if the console does not show that the program finished.
 fn failure(timed_out: bool, console: &str) -> Option<&'static str> {
     let panicked = || console.to_lowercase().contains("panic");
     match timed_out {

@@ -8,7 +8,7 @@ pub struct Parsed {
     /// The kernel's name and version.
     pub kernel: String,
     pub rows: Vec<Row>,
-    /// The rows' tags and their operations, in the rows' order.
+    /// The rows' tags and operations, in the order of the rows.
     pub marked: Vec<(String, Marked)>,
     /// Figures of several threads that take turns.
     pub several: Vec<Several>,
@@ -24,16 +24,16 @@ pub struct Marked {
 pub struct Several {
     pub threads: u32,
     pub name: String,
-    /// The least of each turn's batches.
+    /// The minimum of each turn's batches.
     pub values: Vec<f64>,
     /// The tags of the turns.
     pub tags: Vec<u32>,
-    /// In each turn.
+    /// The number of operations in each turn.
     pub operations: u64,
 }
 
 impl Parsed {
-    /// Takes the program's output from the console, and leaves out that of others.
+    /// Extracts the program's output from the console, without that of others.
     pub fn parse(console: &str) -> Self {
         let mut parsed = Self::default();
         let mut threads = None;
@@ -86,7 +86,7 @@ impl Parsed {
         parsed
     }
 
-    /// A row with so many threads, made when it is first named.
+    /// The row with this number of threads; created when it is first named.
     fn several(&mut self, threads: u32, name: &str) -> &mut Several {
         let known = |row: &Several| row.threads == threads && row.name == name;
         let place = self.several.iter().position(known).unwrap_or_else(|| {

@@ -32,7 +32,7 @@ pub fn measure(bench: &Bench, subject: &Subject) -> Column {
     })
 }
 
-/// Measures what an instruction costs that none of the hooks takes.
+/// Measures the cost of an instruction that no hook handles.
 pub fn undefined(bench: &Bench, subject: &Subject) -> Column {
     let head = Head {
         id: "idreg-arm64-compat".into(),
@@ -50,7 +50,7 @@ pub fn undefined(bench: &Bench, subject: &Subject) -> Column {
     })
 }
 
-/// Follows one row of the program, for the table `head`.
+/// Traces one row of the program for the table `head`.
 pub fn trace(bench: &Bench, subject: &Subject, row: &str, head: Head) -> Result<Traced> {
     let mut column = Column::new(head, &subject.label);
     let counted = run(bench, subject, &[row], TRACE, &mut column)?;
@@ -61,7 +61,7 @@ pub fn trace(bench: &Bench, subject: &Subject, row: &str, head: Head) -> Result<
     })
 }
 
-/// Runs the program; the column gets its output, or how it failed.
+/// Runs the program; the column gets its output or its failure.
 fn run(
     bench: &Bench,
     subject: &Subject,

@@ -17,18 +17,19 @@ use crate::toolchain;
 /// The plugin's kinds that are summed.
 const FENCES: [&str; 2] = ["sfence.vma.kernel", "sinval.vma.kernel"];
 
-/// The programs of ours.
+/// Our own programs.
 const OURS: [&str; 2] = ["mmap-loop", "mmapstress"];
 
 /// Settings that shorten lmbench: 10 ms each, without its own calibration.
 const SOON: &str = "export ENOUGH=10000 LOOP_O=0 TIMING_O=0; exec";
 
-/// The commands that come first. Their counts belong to no row.
+/// The commands that run first. Their counts belong to no row.
 const FIRST: &str = "dd if=/dev/zero of=/tmp/file bs=65536 count=128 2>/dev/null";
 
-/// A name and the command: patches of this part of Linux were measured with lmbench's lat_pagefault
-/// and lat_mmap and LTP's mmapstress01. The second and third are look-alikes: lat_mmap repeats by
-/// the clock, so that its sum says how often it did, not what one time costs.
+/// Names and commands. Patches of this part of Linux were measured with lmbench's lat_pagefault and
+/// lat_mmap, and with LTP's mmapstress01. The second and the third are substitutes: lat_mmap
+/// repeats for a certain time, so that its sum depends on the number of repetitions, and not only
+/// on their cost.
 const ROWS: [(&str, &str); 3] = [
     (
         "lat_pagefault, 8 MiB in tmpfs",

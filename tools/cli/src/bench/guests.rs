@@ -25,10 +25,10 @@ const GUESTS: [(&str, &str, Option<&str>); 4] = [
     ("Linux 6.1", "linux-6.1", None),
 ];
 
-/// The phase without work, after which the phases of [`WORK`] come.
+/// The phase without work; those of [`WORK`] follow it.
 const BASE: u32 = 1;
 
-/// The guest's work, a phase each.
+/// The guest's work, one phase each.
 const WORK: [(&str, &str, &str); 3] = [
     (
         "pagefault",
@@ -50,7 +50,7 @@ const WORK: [(&str, &str, &str); 3] = [
 /// The part that all of them share.
 const SCRIPT: &str = include_str!("guests.sh");
 
-/// The subject of a phase's figures, and how they are reported.
+/// Whose instructions a phase's figures count, and the title of the report.
 const KERNELS: [(&str, &str); 2] = [
     ("guest_instructions", "instructions of the guest's kernel"),
     ("host_instructions", "instructions of the host's kernel"),
@@ -64,9 +64,9 @@ const EXITS: [(&str, &str); 4] = [
     ("irq_exits", "of them interrupts"),
 ];
 
-/// A guest that takes longer is lost.
+/// A guest that takes longer is given up.
 const LIMIT: &str = "7200";
-/// How often a waiting command looks whether it is to end.
+/// How often a waiting command checks whether it has to end.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Figures by name.
@@ -115,7 +115,7 @@ fn head(id: &str, title: &str, note: &str) -> Head {
     }
 }
 
-/// The words after `./stile` that run a guest.
+/// The arguments of `./stile` that run a guest.
 fn arguments(bench: &Bench, subject: &Subject, guest: (&str, &str, Option<&str>)) -> Vec<String> {
     let (_, kernel, parameter) = guest;
     let on = subject.kernel.to_string();
@@ -144,7 +144,7 @@ fn arguments(bench: &Bench, subject: &Subject, guest: (&str, &str, Option<&str>)
     words
 }
 
-/// The output of a command of ours, of both streams.
+/// Runs one of our commands; returns the output of both streams.
 fn run(arguments: &[String]) -> Result<String> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(arguments)
@@ -184,8 +184,8 @@ fn await_end(child: &mut Child) -> Result<()> {
     Ok(())
 }
 
-/// The figures of a phase: counts so far at its start and at that of the next, or counts of the
-/// phase itself.
+/// The figures of a phase: the difference of the counts at its start and at the start of the next
+/// phase, or counts of the phase itself.
 fn work(said: &str, number: u32) -> Figures {
     let at = |number: u32| {
         let start = format!("phase {number} ");
@@ -226,7 +226,7 @@ fn rows(guest: &str, figures: &Figures, base: &Figures) -> Vec<Row> {
     rows
 }
 
-/// The last output of a guest that came to a bad end.
+/// The last output of a guest that failed.
 fn end(said: &str) -> String {
     let last = said.lines().rev().find(|line| !line.is_empty());
     last.unwrap_or("it said nothing").into()

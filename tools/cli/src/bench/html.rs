@@ -17,7 +17,7 @@ pub fn render(report: &Report) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 title { "Stile: the same work on several kernels" }
-                // An icon of no bytes, so that no browser asks a server for one.
+                // An empty icon, so that no browser requests one from a server.
                 link rel="icon" href="data:,";
                 style { (PreEscaped(STYLE)) }
             }
@@ -83,7 +83,7 @@ fn legend(table: &Table) -> Markup {
 }
 
 /// Rows as groups of bars; rows of one kind are sorted by the distance of the other columns from
-/// the first, the farthest first.
+/// the first, largest first.
 fn groups(table: &Table) -> Vec<Group> {
     let furthest = |name: &str| {
         let ratios = table

@@ -14,15 +14,15 @@ use crate::arch::Arch;
 
 /// The work of the threads.
 struct Limits {
-    /// The most threads; from one on, twice as many each time, each number on a machine of as many
-    /// CPUs.
+    /// The maximum number of threads. It starts at one and is doubled each time, on a machine with
+    /// as many CPUs.
     threads: u32,
-    /// How often each reads at most,
+    /// The maximum number of reads per thread,
     reads: u32,
-    /// and for how many milliseconds.
+    /// and the maximum time in milliseconds.
     milliseconds: u32,
-    /// The host's processor time for one such machine: where a lock is fought over, it may hardly
-    /// get on.
+    /// The host's processor time for such a machine, which may make little progress if a lock is
+    /// contended.
     machine: Duration,
 }
 
@@ -37,7 +37,7 @@ const QUICK: Limits = Limits {
     milliseconds: 500,
     ..USUAL
 };
-/// With `--full` all is awaited.
+/// With `--full`, every thread does all its reads.
 const FULL: Limits = Limits {
     reads: 1_000_000,
     milliseconds: u32::MAX,
@@ -45,7 +45,7 @@ const FULL: Limits = Limits {
     ..USUAL
 };
 
-/// A figure of the program's that gets a table of its own.
+/// One of the program's figures, which gets a table of its own.
 struct Figure {
     id: &'static str,
     title: &'static str,
@@ -78,7 +78,7 @@ const FIGURES: [Figure; 3] = [
     },
 ];
 
-/// The result of so many threads together.
+/// The result of a number of threads together.
 #[derive(Debug, PartialEq)]
 struct ThreadRun {
     threads: u32,
@@ -88,7 +88,7 @@ struct ThreadRun {
     system: f64,
 }
 
-/// Measures one kernel; after a number of threads that does not end no larger one is tried.
+/// Measures one kernel; after a number of threads that did not finish, no larger one is tried.
 pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Column>> {
     let limits = match (bench.quick, bench.full) {
         (true, _) => &QUICK,
@@ -111,7 +111,7 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Colum
             column.commands.push(booted.command.clone());
         }
         if booted.failure.is_some() {
-            // The end of the console is shown once.
+            // The end of the console is shown only once.
             columns[0].failure = booted.failure;
             break;
         }
@@ -155,7 +155,8 @@ fn head(figure: &Figure, arch: Arch, limits: &Limits) -> Head {
     }
 }
 
-/// A figure of so many threads; 0 says that the kernel does not tell the two kinds of time apart.
+/// A figure for this number of threads; 0 means that the kernel does not distinguish the two kinds
+/// of time.
 fn row(run: &ThreadRun, value: f64) -> Row {
     let told = value > 0.0;
     Row {
@@ -165,7 +166,7 @@ fn row(run: &ThreadRun, value: f64) -> Row {
     }
 }
 
-/// The row of so many threads that were stopped.
+/// The row of this number of threads, which were stopped.
 fn not_ended(number: u32, limits: &Limits) -> Row {
     let seconds = limits.machine.as_secs();
     Row {
@@ -175,7 +176,7 @@ fn not_ended(number: u32, limits: &Limits) -> Row {
     }
 }
 
-/// A line of the program's.
+/// A line of the program's output.
 fn parse(line: &str) -> Option<ThreadRun> {
     let words: Vec<_> = line.split(' ').collect();
     let [

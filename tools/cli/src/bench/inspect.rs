@@ -7,34 +7,34 @@ use super::{Bench, inspect_entry, inspect_lines, interrupt};
 use crate::arch::Arch;
 use crate::project::Project;
 
-/// The things that can be inspected.
+/// What can be inspected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// The way through the kernel from entry to return, instruction by instruction
+    /// The path through the kernel from entry to return, instruction by instruction
     Entry,
-    /// The lines of memory that one CPU writes and another touches, doing the same
+    /// The cache lines that one CPU writes and another accesses when both do the same
     Lines,
 }
 
 /// Options of `inspect`.
 #[derive(Args, Debug)]
 pub struct InspectOptions {
-    /// What to look at
+    /// What to inspect
     #[arg(value_enum)]
     what: What,
-    /// The row of programs/crossings that is looked at
+    /// The row of programs/crossings to inspect
     #[arg(default_value = "null_call")]
     pub row: String,
     /// Architecture of the machine
     #[arg(long, value_enum, default_value = "arm64")]
     pub arch: Arch,
-    /// With `entry`, on arm64: a 32-bit program's null_call, anon_read or anon_write
+    /// With `entry`, on arm64: null_call, anon_read or anon_write of a 32-bit program
     #[arg(long)]
     pub compat: bool,
     /// CPU model, as QEMU names it
     #[arg(long, value_name = "MODEL")]
     pub cpu: Option<String>,
-    /// A kernel: stile (for the way with each policy of entry), linux-6.12, linux-6.1 (Debian's),
+    /// A kernel: stile (for the path with each policy of entry), linux-6.12, linux-6.1 (Debian's),
     /// or a file
     #[arg(long, value_name = "KERNEL")]
     pub kernel: Vec<String>,

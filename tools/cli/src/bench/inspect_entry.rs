@@ -20,7 +20,7 @@ use crate::arch::Arch;
 use crate::project::progress;
 use crate::symbols::Symbols;
 
-/// The plugin's options: the first batch's instructions after the one that warms up.
+/// The plugin's options: the instructions of the first batch after the one that warms up.
 pub const TRACE: &str = ",trace=any,skip=1,limit=20000";
 
 /// The instructions of several equal crossings.
@@ -31,13 +31,13 @@ pub struct Traced {
     pub failure: Option<Failure>,
 }
 
-/// A crossing that can be followed.
+/// A crossing that can be traced.
 #[derive(Clone, Copy)]
 struct Crossing<'a> {
     arch: Arch,
     /// A row of programs/crossings, or of programs/calls32.
     row: &'a str,
-    /// Whether a 32-bit program does it.
+    /// Whether a 32-bit program makes it.
     compat: bool,
 }
 
@@ -71,8 +71,8 @@ pub fn show(bench: &Bench, options: &InspectOptions) -> Result<u8> {
     Ok(0)
 }
 
-/// Traces the crossings that `entry` is about on one kernel: a system call and a page fault, of 64
-/// and of 32 bits.
+/// Traces the crossings that `entry` affects on one kernel: a system call and a page fault, of
+/// 64-bit and of 32-bit programs.
 pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Column>> {
     let widths = [false, true].into_iter();
     let crossings = widths
@@ -162,7 +162,7 @@ fn figures(tally: Tally) -> [(&'static str, usize); 9] {
     ]
 }
 
-/// The figures of a way.
+/// The figures of a path.
 fn rows(path: &Path) -> Vec<Row> {
     let part = |name: &str, tally| {
         figures(tally).map(|(kind, count)| Row::new(format!("{name}: {kind}"), "", count as f64))
@@ -174,8 +174,8 @@ fn rows(path: &Path) -> Vec<Row> {
     [before, part("all", path.whole()).to_vec()].concat()
 }
 
-/// The instructions, one a line, with an arrow where a branch was taken, under the names of
-/// functions where they are known.
+/// The instructions, one per line, with an arrow after taken branches, and under the names of their
+/// functions if these are known.
 fn listing(label: &str, path: &Path, symbols: &Symbols) -> String {
     let mut text = format!("{label}\n");
     let mut function = None;

@@ -11,12 +11,12 @@ use signal_hook::flag;
 use super::patience::Patience;
 use crate::session::{Event, Session};
 
-/// How often a waiting command looks.
+/// How often a waiting command checks for signals.
 const LOOK: Duration = Duration::from_millis(200);
 
 static INTERRUPTED: OnceLock<std::sync::Arc<AtomicBool>> = OnceLock::new();
 
-/// Lets signals end the campaign in an orderly way.
+/// Makes signals end the campaign in an orderly way.
 pub fn prepare() -> Result<()> {
     let interrupted = INTERRUPTED.get_or_init(Default::default);
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -25,7 +25,7 @@ pub fn prepare() -> Result<()> {
     Ok(())
 }
 
-/// An error if a signal came.
+/// An error if a signal was received.
 pub fn check() -> Result<()> {
     if INTERRUPTED
         .get()
@@ -36,7 +36,8 @@ pub fn check() -> Result<()> {
     Ok(())
 }
 
-/// The session's next event, [`Event::TimedOut`] when patience is over; an error if a signal came.
+/// The session's next event, or [`Event::TimedOut`] when `patience` has run out; an error if a
+/// signal was received.
 pub fn next(session: &mut Session, patience: &mut Patience) -> Result<Event> {
     loop {
         check()?;

@@ -23,7 +23,7 @@ use crate::session::{Event, Folder, Session};
 pub struct Output {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
-    /// How it ended, or how the machine did before.
+    /// How it ended, or how the machine ended before it.
     pub end: Result<String, Failure>,
 }
 
@@ -31,14 +31,14 @@ pub struct Output {
 pub struct Jobs<'a> {
     pub subject: &'a Subject,
     pub arch: Arch,
-    /// How much processor time each program may take.
+    /// The maximum processor time for each program.
     pub limit: Duration,
 }
 
 impl Jobs<'_> {
-    /// Runs the jobs one after the other, and boots again after a job that took the machine with
-    /// it. Every machine begins with `first`; a machine that does not survive it has no results.
-    /// The column gets the command, and how the first lost machine came to its end.
+    /// Runs the jobs one after another, and boots again after a job that ended the machine. Every
+    /// machine runs `first` before; a machine that does not survive it has no results. The column
+    /// gets the command, and how the first lost machine ended.
     pub fn run(
         &self,
         bench: &Bench,
@@ -69,9 +69,9 @@ impl Jobs<'_> {
         Ok(outputs)
     }
 
-    /// Runs jobs under the plugin, once the kernel's own work after its start is over, and tells
-    /// the column as above. Their phases have the tags from 1 on. `more` has further options of the
-    /// plugin.
+    /// Runs jobs under the plugin, after the kernel's own work at its start is finished, and fills
+    /// the column in as above. Their phases have the tags from 1 on. `more` are further options for
+    /// the plugin.
     pub fn run_counted(
         &self,
         bench: &Bench,
@@ -141,7 +141,7 @@ fn failure_with_log(session: &Session, reason: &str) -> Failure {
     }
 }
 
-/// Takes the output of the next program, in at most so much processor time.
+/// Collects the output of the next program, within this processor time.
 pub fn collect(session: &mut Session, limit: Duration) -> Result<Output> {
     let mut patience = Patience::new(session, limit);
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());

@@ -13,11 +13,11 @@ use crate::project::Project;
 use crate::qemu::Qemu;
 use crate::session::Folder;
 
-/// Words of a program, from a byte of it on.
+/// Words of a program, and the byte offset at which they start.
 type Part = (usize, &'static [u32]);
 
-/// The program of arm64, as LLVM's assembler gives it. Its memory is at its physical addresses and
-/// at those that have the bits of [`HIGH`] too.
+/// The arm64 program, as LLVM's assembler encodes it. Its memory is mapped at its physical
+/// addresses, and also at those with the bits of [`HIGH`].
 const ARM64: [Part; 3] = [
     (
         0,
@@ -73,7 +73,7 @@ const ARM64: [Part; 3] = [
 const FUNCTION: u64 = 0x4020_006c;
 const HIGH: u64 = 0xffff_ff80_0000_0000;
 
-/// The program of RISC-V: in machine mode, the supervisor's, and the user's.
+/// The RISC-V program: it runs in machine, supervisor, and user mode.
 const RISCV64: [Part; 1] = [(
     0,
     &[
@@ -111,21 +111,21 @@ const RISCV64: [Part; 1] = [(
     ],
 )];
 
-/// The instructions of a phase by ring.
+/// The kinds that count a phase's instructions, by ring.
 const KINDS: [&str; 3] = [
     "instructions.user",
     "instructions.kernel",
     "instructions.firmware",
 ];
 
-/// Runs the program; the complaint, if something else is counted.
+/// Runs the program; returns the difference, if the counts are not the expected ones.
 pub fn check(project: &Project, arch: Arch) -> Result<Option<String>> {
     let counted = run(project, arch)?;
     let phases = |tags: &[u32]| -> Vec<_> {
         let of = |tag: &u32| KINDS.map(|kind| counted.phase(*tag, &[kind]));
         tags.iter().map(of).collect()
     };
-    // A marker is of the phase that it begins. The first phase of arm64 is there twice.
+    // A marker belongs to the phase that it begins. Arm64's first phase occurs twice.
     let (found, wanted) = match arch {
         Arch::Arm64 => (phases(&[1, 2]), vec![[0, 5 + 7, 0], [4, 0, 0]]),
         Arch::Riscv64 => (phases(&[1, 2, 3]), vec![[0, 0, 3], [0, 3, 0], [3, 0, 0]]),

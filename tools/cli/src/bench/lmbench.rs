@@ -12,8 +12,8 @@ use crate::arch::Arch;
 use crate::guest;
 use crate::packages;
 
-/// A name and the command that measures it. The figure is the last number before `microseconds`, or
-/// else the last one.
+/// Names and commands. The figure is the last number before `microseconds`, or else the last
+/// number.
 const ROWS: [(&str, &str); 21] = [
     ("syscall null", "lat_syscall -N 1 null"),
     ("syscall read", "lat_syscall -N 1 read"),
@@ -41,13 +41,14 @@ const ROWS: [(&str, &str); 21] = [
     ("mmap 8m", "lat_mmap -N 1 8m /tmp/file"),
 ];
 
-/// Preparation: the kernel's own work after its start ends, and the files are made.
+/// Preparation: waits until the kernel's own work after its start is finished, and creates the
+/// files.
 const FIRST: &str = "sleep 3; cp /usr/bin/hello /tmp/hello; \
     dd if=/dev/zero of=/tmp/file bs=65536 count=128 2>/dev/null";
 
-/// The environment of each command: 10 ms each, except commands that always take a second.
-/// lmbench's own calibration is left out, since the clock is exact; for the same reason once is
-/// enough.
+/// The environment of each command: 10 ms each, except for commands that always take a second.
+/// lmbench's own calibration is left out, since the clock is exact; for the same reason one
+/// repetition suffices.
 const BEFORE: &str = "export ENOUGH=10000 LOOP_O=0 TIMING_O=0; exec ";
 
 /// Measures one kernel.
@@ -82,7 +83,7 @@ fn run(bench: &Bench, arch: Arch, subject: &Subject, column: &mut Column) -> Res
     for name in names.chain(["hello"]) {
         tree.file(&format!("usr/bin/{name}"), &programs.join(name))?;
     }
-    // lat_fifo and lat_fcntl want it.
+    // lat_fifo and lat_fcntl need it.
     tree.folder("var/tmp/lmbench");
     let job = |line: &str| guest::job(["sh", "-c", line]);
     let jobs = ROWS.map(|(_, command)| job(&format!("{BEFORE}{command}")));

@@ -51,7 +51,7 @@ fn render_table(table: &Table) -> String {
         .iter()
         .map(|column| escape(&column.label))
         .collect();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(
         text,
         "| | {} |\n| --- |{}",
@@ -128,7 +128,7 @@ fn render_table(table: &Table) -> String {
     }
 }
 
-/// Each kernel and each command once.
+/// Each kernel and each command, listed once.
 fn render_commands(report: &Report) -> String {
     let columns = || report.tables.iter().flat_map(|table| &table.columns);
     let kernels: BTreeSet<_> = columns()

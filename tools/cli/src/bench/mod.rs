@@ -57,12 +57,12 @@ pub use options::BenchOptions;
 pub struct Bench<'a> {
     /// The checkout.
     pub project: &'a Project,
-    /// Less of everything.
+    /// Whether to measure less of everything.
     pub quick: bool,
-    /// Complete runs where others are cut off after some seconds.
+    /// Whether to complete runs that are otherwise ended after some seconds.
     pub full: bool,
     /// The CPU model, unless it is the architecture's default.
     pub cpu: Option<&'a str>,
-    /// The rows of `sizes` that are measured; all where empty.
+    /// The rows of `sizes` to measure; all if empty.
     pub rows: &'a [String],
 }

@@ -26,19 +26,19 @@ pub enum Suite {
     /// Exits of guests and their interrupts, by the number of virtual CPUs, under each policy
     /// (arm64)
     Affinity,
-    /// What page faults of guests cost: exits, and instructions of their kernels and of the host's
-    /// (arm64; not one of `all`)
+    /// The cost of page faults of guests: exits, and instructions of the guest's kernel and the
+    /// host's (arm64; not part of `all`)
     Guests,
     /// Operations in processes of 1 to 64 threads, each on a CPU of its own
     Scale,
     /// Operations among 1 to 10,000 objects, and transfers of 1 byte to 64 MiB; its rows can be
-    /// named after it (not one of `all`)
+    /// named after it (not part of `all`)
     Sizes,
-    /// lmbench's own programs: the second opinion
+    /// lmbench's own programs, as a second opinion
     Lmbench,
     /// From power-on to the first program
     Boot,
-    /// All of these that are not said to be left out
+    /// All suites, except for those marked as not part of it
     All,
 }
 
@@ -56,7 +56,7 @@ impl Suite {
         Self::Boot,
     ];
 
-    /// The system whose crossings the suite measures, if it does.
+    /// The system whose crossings the suite measures, if any.
     pub fn system(self) -> Option<&'static System> {
         match self {
             Self::Crossings => Some(&systems::CROSSINGS),
@@ -97,7 +97,7 @@ pub enum Word {
     Row(String),
 }
 
-/// Takes suites, which it lists, and other words.
+/// Parses suites, which it lists in help texts, and other words.
 #[derive(Clone)]
 struct WordParser;
 
@@ -125,7 +125,7 @@ impl TypedValueParser for WordParser {
 }
 
 impl BenchOptions {
-    /// The suites that are named.
+    /// The suites that were named.
     pub fn suites(&self) -> Vec<Suite> {
         let suite = |word: &Word| match word {
             Word::Suite(suite) => Some(*suite),
@@ -134,7 +134,7 @@ impl BenchOptions {
         self.words.iter().filter_map(suite).collect()
     }
 
-    /// The rows of `sizes` that are named; none means all.
+    /// The rows of `sizes` that were named; empty means all.
     pub fn rows(&self) -> Result<Vec<String>> {
         let row = |word: &Word| match word {
             Word::Suite(_) => None,
@@ -166,10 +166,10 @@ pub struct BenchOptions {
     /// CPU model, as QEMU names it
     #[arg(long, value_name = "MODEL")]
     pub cpu: Option<String>,
-    /// Choose a policy of Stile; an unknown one lists those there are
+    /// Choose a policy of Stile; an unknown one lists all policies
     #[arg(long, value_name = "POLICY=VALUE")]
     pub set: Vec<String>,
-    /// A kernel: stile, linux-6.12, linux-6.1 (Debian's), or a file; by default these three
+    /// A kernel: stile, linux-6.12, linux-6.1 (Debian's), or a file; the default is these three
     #[arg(long, value_name = "KERNEL")]
     pub kernel: Vec<String>,
     /// Parameters for the command lines of kernels given as files
@@ -178,33 +178,32 @@ pub struct BenchOptions {
     /// Fewer batches and no second run for the shared lines
     #[arg(long)]
     pub quick: bool,
-    /// idreg's contention with up to 64 threads that read 1,000,000 times each, for however many
-    /// hours that takes
+    /// For idreg, use up to 64 threads that read 1,000,000 times each, which may take hours
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
     /// Do only part I of N
     #[arg(long, value_name = "I/N", value_parser = shard)]
     pub shard: Option<(usize, usize)>,
-    /// How many machines run at once; by default one a processor, up to 8
+    /// The number of machines that run at once; by default one per processor, up to 8
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
-    /// Where results and report go
+    /// The folder for results and report
     #[arg(long, value_name = "DIR", default_value = "out/bench")]
     pub out: PathBuf,
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
-    /// Write the report to docs/results.md too
+    /// Also write the report to docs/results.md
     #[arg(long)]
     pub results: bool,
 }
 
-/// What `bench` does besides measuring.
+/// What `bench` can do besides measuring.
 #[derive(Debug, Subcommand)]
 pub enum Action {
-    /// Make one report of the results in several folders
+    /// Combine the results in several folders in one report
     Merge {
-        /// Where the report goes
+        /// The folder for the report
         #[arg(long, value_name = "DIR", default_value = "out/bench")]
         out: PathBuf,
         /// Print the report as JSON
@@ -214,7 +213,7 @@ pub enum Action {
         #[arg(required = true)]
         from: Vec<PathBuf>,
     },
-    /// For how many instructions the kernel lets no interrupt in, while the test programs run
+    /// Measure for how many instructions the kernel masks interrupts while the test programs run
     Masked {
         /// Architecture of the machine
         #[arg(long, value_enum, default_value = "arm64")]
@@ -224,7 +223,7 @@ pub enum Action {
     },
 }
 
-/// Parses `I/N`, both from 1.
+/// Parses `I/N`, both of which start at 1.
 fn shard(text: &str) -> Result<(usize, usize), String> {
     let parse = || {
         let (part, of) = text.split_once('/')?;

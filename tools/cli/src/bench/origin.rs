@@ -13,7 +13,7 @@ use crate::project::Project;
 pub struct Origin {
     /// The day, as YYYY-MM-DD.
     pub date: String,
-    /// The checkout's commit; empty where there is none.
+    /// The checkout's commit; empty if there is none.
     pub commit: String,
 }
 

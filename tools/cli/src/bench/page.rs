@@ -12,10 +12,10 @@ use super::report::Report;
 use super::result::{Column, Failure, Head, Row};
 use crate::project::{Project, find_program};
 
-/// The browsers that can be asked, by name.
+/// The names of supported browsers.
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/// The checks that the page makes once it is shown. Its messages are in the browser's log.
+/// The checks that the page makes after it is shown. Its messages go to the browser's log.
 const SCRIPT: &str = "<script>addEventListener('load', () => {
     const page = document.documentElement;
     if (page.scrollWidth > page.clientWidth) console.error(`overflows: ${page.scrollWidth} of ${page.clientWidth}`);
@@ -23,7 +23,7 @@ const SCRIPT: &str = "<script>addEventListener('load', () => {
     console.log(`looked at: ${page.clientWidth} ${ground}`);
 })</script></body>";
 
-/// One way to show it.
+/// A way to show the page.
 struct View {
     width: u32,
     dark: bool,
@@ -69,12 +69,12 @@ impl View {
     }
 }
 
-/// A browser of this machine.
+/// A browser on this machine.
 pub fn browser() -> Option<PathBuf> {
     BROWSERS.iter().find_map(find_program)
 }
 
-/// Shows the page in all ways; returns the complaints, if any.
+/// Shows the page in all ways; returns the problems, if any.
 pub fn check(project: &Project, browser: &Path) -> Result<Option<String>> {
     let folder = project.target.join("bench-page");
     fs::create_dir_all(&folder)?;
@@ -143,7 +143,7 @@ fn show(browser: &Path, page: &Path, picture: &Path, dark: bool) -> Result<Strin
     Ok(String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// A report with everything that one can have.
+/// A report with every feature.
 fn sample() -> Report {
     let head = Head {
         id: "sample".into(),

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use super::counted::{Executed, Ring};
 use crate::arch::Arch;
 
-/// The way from the user's call to the return.
+/// The path from the user's call to the return.
 pub struct Path {
     pub steps: Vec<Step>,
-    /// How many steps lie before the function that does the work: up to the last indirect call,
-    /// which is a system call's, or without one up to the first call behind the last indirect
-    /// branch, which is a fault's.
+    /// The number of steps before the function that does the work: up to the last indirect call,
+    /// for a system call; if there is none, up to the first call after the last indirect branch,
+    /// for a fault.
     pub to_function: usize,
 }
 
@@ -29,7 +29,7 @@ pub struct Tally {
     /// Conditional branches.
     pub tests: usize,
     pub taken: usize,
-    /// Branches and calls to an address in a register, returns left out.
+    /// Branches and calls to an address in a register, except returns.
     pub indirect: usize,
     pub returns: usize,
     pub loads: usize,
@@ -40,7 +40,7 @@ pub struct Tally {
     pub system_registers: usize,
 }
 
-/// Mnemonics of conditional branches, but for `b.cond` of arm64.
+/// Mnemonics of conditional branches, except arm64's `b.cond`.
 const TESTS: [&str; 16] = [
     "cbz", "cbnz", "tbz", "tbnz", "beq", "bne", "blt", "bge", "bltu", "bgeu", "beqz", "bnez",
     "bltz", "bgez", "blez", "bgtz",
@@ -96,8 +96,8 @@ impl Step {
         matches!(mnemonic, "mrs" | "msr") || mnemonic.starts_with("csr")
     }
 
-    /// The registers that the instruction names, in order; the 32-bit names of arm64 as the 64-bit
-    /// ones.
+    /// The registers that the instruction names, in order; arm64's 32-bit names are converted to
+    /// 64-bit ones.
     fn registers(&self) -> impl Iterator<Item = String> {
         let operands = self
             .text
@@ -112,7 +112,7 @@ impl Step {
             })
     }
 
-    /// How many of the registers, from the first, are written.
+    /// The number of registers, counted from the first, that are written.
     fn written(&self) -> usize {
         match self.mnemonic() {
             _ if self.is_store() || self.is_test() => 0,
@@ -123,8 +123,8 @@ impl Step {
     }
 }
 
-/// Whether a word names a general register, except the stack pointer: data on the stack was put
-/// there on this way.
+/// Whether a word names a general register, except the stack pointer: data on the stack was stored
+/// there on this path.
 fn is_register(word: &str) -> bool {
     let (kind, number) = word.split_at(word.len().min(1));
     let numbered = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
@@ -132,7 +132,7 @@ fn is_register(word: &str) -> bool {
 }
 
 impl Path {
-    /// The second crossing in the trace; the error says why there is none.
+    /// The second crossing in the trace; the error explains why there is none.
     pub fn of(arch: Arch, trace: &[Executed]) -> Result<Self, String> {
         let whole = stay(arch, trace)?;
         let steps: Vec<Step> = whole
@@ -160,9 +160,9 @@ impl Path {
     }
 }
 
-/// The instructions of the second stay in the kernel, interrupts left out, and the user's first
-/// after it: the start of the first stay may be cut off. The error says why there is no such stay
-/// in the trace.
+/// The instructions of the second stay in the kernel, without interrupts, and the user's first one
+/// after it: the start of the first stay may be cut off. The error explains why there is no such
+/// stay.
 pub fn stay(arch: Arch, trace: &[Executed]) -> Result<&[Executed], String> {
     stay_and_rest(arch, trace).map(|(stay, _)| stay)
 }
@@ -199,19 +199,18 @@ pub fn stay_and_rest(arch: Arch, trace: &[Executed]) -> Result<(&[Executed], &[E
     Ok((whole, rest))
 }
 
-/// Where an entry is in a table of vectors of arm64, which has 2 KiB (Arm ARM, "Exception
-/// vectors").
+/// The offset of an entry in an arm64 vector table, which has 2 KiB (Arm ARM, "Exception vectors").
 fn in_table(pc: u64) -> u64 {
     pc & 0x7ff
 }
 
-/// Whether an address is where exceptions of programs enter, by a call or a fault: from AArch64 or
-/// AArch32.
+/// Whether synchronous exceptions of programs enter at this address, from AArch64 or AArch32.
 fn is_vector(pc: u64) -> bool {
     matches!(in_table(pc), 0x400 | 0x600)
 }
 
-/// Whether interrupts of programs enter there: IRQ, FIQ and SError. RISC-V has one entry for all.
+/// Whether interrupts of programs enter at this address: IRQ, FIQ and SError. RISC-V has one entry
+/// for everything.
 fn is_interrupt(arch: Arch, pc: u64) -> bool {
     let others = matches!(in_table(pc), 0x480 | 0x500 | 0x580 | 0x680 | 0x700 | 0x780);
     arch == Arch::Arm64 && others
@@ -234,12 +233,12 @@ fn step(now: &Executed, next: &Executed) -> Step {
     }
 }
 
-/// Whether the word has two bytes, which only RISC-V has; its upper half is then zero.
+/// Whether the instruction has two bytes, which exists only on RISC-V; its upper half is then zero.
 fn is_compressed(instruction: &Executed) -> bool {
     instruction.word.starts_with("0x0000")
 }
 
-/// A number as the plugin writes it.
+/// A number in the plugin's notation.
 pub fn address(text: &str) -> u64 {
     u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap_or_default()
 }
@@ -259,7 +258,7 @@ fn tally(steps: &[Step]) -> Tally {
     }
 }
 
-/// Follows how many loads each register's value stands behind.
+/// The longest chain of loads, where each register has the length of the chain behind its value.
 fn dependent_loads(steps: &[Step]) -> usize {
     let mut behind = BTreeMap::<String, usize>::new();
     let mut longest = 0;
@@ -288,7 +287,7 @@ mod tests {
     const KERNEL: u64 = 0xffff_0000_0000_0000;
     const VECTOR: u64 = KERNEL + 0x400;
 
-    /// An instruction; the kernel's are those at its addresses.
+    /// An instruction; it belongs to the kernel if its address does.
     fn executed(pc: u64, text: &str) -> Executed {
         Executed {
             pc: format!("{pc:#x}"),

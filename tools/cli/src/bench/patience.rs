@@ -1,28 +1,29 @@
-//! When a machine counts as hung: after so much processor time, since elapsed time says nothing on
-//! a busy host.
+//! Decides when a machine counts as hung: after a limit of processor time, since elapsed time means
+//! nothing on a busy host.
 
 use std::time::{Duration, Instant};
 
 use crate::session::Session;
 
-/// A machine that uses next to no processor time for so long waits for an event that will not come.
+/// A machine that uses almost no processor time for this long waits for an event that will not
+/// come.
 const IDLE: Duration = Duration::from_secs(120);
-/// A share of processor time that is next to none: a machine on a busy host gets more.
+/// The processor time that counts as almost none: a machine on a busy host gets more.
 const NONE: Duration = Duration::from_secs(1);
 
-/// How long a machine is awaited.
+/// The time that a machine is given.
 pub struct Patience {
     limit: Duration,
     started: Instant,
-    /// The processor time that the machine had used when the waiting began.
+    /// The processor time that the machine had used when the wait began.
     used: Duration,
-    /// When it was last seen to be active, and the time that it had used by then.
+    /// When it was last active, and the processor time that it had used by then.
     active: (Instant, Duration),
 }
 
 impl Patience {
-    /// Waits for `session` with `limit` of processor time from now on; of real time where a process
-    /// does not say how much it uses.
+    /// Waits for `session` for `limit` of processor time from now on, or of real time if the host
+    /// does not report a process's processor time.
     pub fn new(session: &Session, limit: Duration) -> Self {
         let (now, used) = (Instant::now(), session.processor_time().unwrap_or_default());
         Self {

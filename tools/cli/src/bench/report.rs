@@ -9,16 +9,16 @@ use super::unequal;
 /// A report.
 #[derive(Serialize)]
 pub struct Report {
-    /// Where the figures come from: one, unless some were kept from an earlier campaign or come
-    /// from elsewhere.
+    /// The origins of the figures: one, unless some were kept from an earlier campaign or come from
+    /// elsewhere.
     pub origins: Vec<Origin>,
     /// Differences between kernels.
     pub not_equal: &'static str,
     pub tables: Vec<Table>,
 }
 
-/// By how much an exponent must be higher to be marked: less is a cost that does not grow, beside
-/// which the other kernel's is larger.
+/// The difference above which a higher exponent is marked: below it, the cost does not grow, and
+/// the other kernel's is larger.
 const STEEPER: f64 = 0.1;
 
 /// A table: kernels side by side.
@@ -43,7 +43,7 @@ impl Report {
         }
     }
 
-    /// Sorts columns into tables, in the order in which they come.
+    /// Sorts columns into tables, in the order of their arrival.
     pub fn new(columns: Vec<Column>) -> Self {
         let mut tables: Vec<Table> = Vec::new();
         for column in columns {
@@ -66,7 +66,7 @@ impl Report {
         }
     }
 
-    /// Where the figures come from, as a sentence.
+    /// The origins of the figures, as a sentence.
     pub fn measured(&self) -> String {
         let origins: Vec<_> = self.origins.iter().map(Origin::to_string).collect();
         let kept = match origins.len() {
@@ -86,7 +86,7 @@ impl Table {
         }
     }
 
-    /// Adds a column; one of the same label is replaced.
+    /// Adds a column; replaces one with the same label.
     fn add(&mut self, column: Column) {
         for row in &column.rows {
             if !self.rows.iter().any(|(name, _)| *name == row.name) {
@@ -97,7 +97,7 @@ impl Table {
         self.columns.push(column);
     }
 
-    /// The figure of a row in a column, if it is there.
+    /// The figure of a row in a column, if it exists.
     pub fn cell<'a>(&self, name: &str, column: &'a Column) -> Option<&'a Row> {
         column.rows.iter().find(|row| row.name == name)
     }
@@ -107,13 +107,13 @@ impl Table {
         self.cell(name, column)?.value
     }
 
-    /// How many times as much a column takes as the first one.
+    /// The ratio of a column's value to that of the first column.
     pub fn ratio(&self, name: &str, column: &Column) -> Option<f64> {
         let first = self.value(name, self.columns.first()?)?;
         (first > 0.0).then_some(self.value(name, column)? / first)
     }
 
-    /// Whether the row is marked, as the table's head says.
+    /// Whether the row is marked, according to the table's head.
     pub fn is_marked(&self, name: &str) -> bool {
         let Some((first, others)) = self.columns.split_first() else {
             return false;
@@ -140,7 +140,7 @@ impl Table {
         format!("{mark}{name}")
     }
 
-    /// The geometric mean of a column's ratios, over the rows that it and the first column both
+    /// The geometric mean of a column's ratios, over the rows that both it and the first column
     /// have.
     pub fn mean(&self, column: &Column) -> Option<f64> {
         let ratios: Vec<f64> = self
@@ -154,7 +154,7 @@ impl Table {
     }
 }
 
-/// A figure with as many digits as it deserves.
+/// A figure with a suitable number of digits.
 pub fn figure(value: f64) -> String {
     let whole = |value: f64| {
         let digits = format!("{value:.0}");

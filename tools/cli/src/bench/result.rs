@@ -11,19 +11,19 @@ use super::origin::Origin;
 /// The results of one step.
 #[derive(Serialize, Deserialize)]
 pub struct Results {
-    /// A key over all that went into it; none where nothing came out.
+    /// A key over all inputs; none if there is no result.
     pub key: Option<String>,
     pub origin: Origin,
     pub columns: Vec<Column>,
 }
 
 impl Results {
-    /// The results in a file, if it holds any.
+    /// The results in a file, if it contains any.
     pub fn read(file: &Path) -> Option<Self> {
         serde_json::from_str(&fs::read_to_string(file).ok()?).ok()
     }
 
-    /// Writes them in one go, so that an interruption leaves no half.
+    /// Writes them in one step, so that an interruption leaves no partial file.
     pub fn write(&self, file: &Path) -> Result<()> {
         let new = file.with_extension("new");
         fs::write(&new, serde_json::to_string_pretty(self)?)
@@ -35,7 +35,7 @@ impl Results {
 /// The subject of a table.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Head {
-    /// A short name, by which columns find their table.
+    /// A short name, which identifies the table of a column.
     pub id: String,
     pub title: String,
     /// The unit of the figures.
@@ -44,24 +44,24 @@ pub struct Head {
     pub note: String,
     /// Whether ratios to the first column are shown.
     pub ratios: bool,
-    /// Whether the geometric mean of the ratios is shown: the rows are then of one kind.
+    /// Whether the geometric mean of the ratios is shown, because the rows are of one kind.
     pub mean: bool,
-    /// Whether the table is left out in the terminal.
+    /// Whether the terminal does not show the table.
     pub detail: bool,
     /// Which rows are marked.
     #[serde(default)]
     pub mark: Mark,
 }
 
-/// Which rows of a table are marked, by the first column beside lean kernels, or all others where
-/// none is.
+/// Which rows of a table are marked, comparing the first column with lean kernels, or with all
+/// others if there are none.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mark {
     #[default]
     None,
-    /// Those of which the first column has more than half.
+    /// Those in which the first column has more than half.
     AboveHalf,
-    /// Those of which the first column's exponent is higher.
+    /// Those in which the first column's exponent is higher.
     Steeper,
 }
 
@@ -69,11 +69,11 @@ pub enum Mark {
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Column {
     pub head: Head,
-    /// The kernel as the reader knows it.
+    /// The kernel's name for readers.
     pub label: String,
-    /// The kernel's banner, with its compiler where its image has that; empty if there is none.
+    /// The kernel's banner, with its compiler if its image contains that; empty if unknown.
     pub kernel: String,
-    /// The commands that gave the figures.
+    /// The commands that produced the figures.
     pub commands: Vec<String>,
     /// Why figures are missing.
     pub failure: Option<Failure>,
@@ -93,7 +93,7 @@ impl Column {
         }
     }
 
-    /// A column with the figures that `measure` puts into it; where that fails, the reason.
+    /// A column with the figures that `measure` adds to it, or with the reason if that fails.
     pub fn measured(
         head: Head,
         label: &str,
@@ -110,7 +110,7 @@ impl Column {
     }
 }
 
-/// How a machine came to a bad end.
+/// How a machine failed.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Failure {
     /// In a few words.
@@ -125,10 +125,10 @@ pub struct Row {
     pub name: String,
     /// The exact operation that was measured.
     pub window: String,
-    /// The least of all batches where there are several; none if it could not be measured.
+    /// The minimum of all batches, if there are several; none if it could not be measured.
     pub value: Option<f64>,
     pub median: Option<f64>,
-    /// Why it could not be.
+    /// Why it could not be measured.
     pub remark: Option<String>,
 }
 

@@ -12,7 +12,7 @@ use super::result::{Column, Head, Row};
 use super::subject::Subject;
 use crate::arch::Arch;
 
-/// The operations: each a row of programs/crossings.
+/// The operations, each of which is a row of programs/crossings.
 const ROWS: [&str; 8] = [
     "null_call",
     "anon_write",
@@ -24,7 +24,7 @@ const ROWS: [&str; 8] = [
     "fork_exit_wait",
 ];
 
-/// How many threads, and as many CPUs.
+/// The numbers of threads, and of CPUs.
 const SIZES: &[u32] = &[1, 2, 4, 16, 64];
 /// For a single operation.
 const ALL_SIZES: &[u32] = &[1, 2, 4, 8, 16, 32, 64];
@@ -45,8 +45,8 @@ pub fn id_reads(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Colu
     by_threads(bench, arch, subject, &name, &["id_read"], sizes)
 }
 
-/// Measures some rows with so many threads: a table of instructions and one of shared lines, titled
-/// `name`.
+/// Measures some rows with these numbers of threads: a table of instructions and one of shared
+/// cache lines, titled `name`.
 fn by_threads(
     bench: &Bench,
     arch: Arch,
@@ -131,7 +131,7 @@ fn by_threads(
     ])
 }
 
-/// The rows of one operation after the other.
+/// The rows of one operation after another.
 fn in_order<'a>(several: &'a [Several], names: &[&str]) -> Vec<&'a Several> {
     let mut rows: Vec<_> = several.iter().collect();
     rows.sort_by_key(|row| names.iter().position(|name| *name == row.name));

@@ -15,22 +15,23 @@ use crate::arch::Arch;
 use crate::guest;
 use crate::toolchain;
 
-/// The row that copies in the program: what the others' copies would cost at best.
+/// The row that copies in the program: the minimum cost of the others' copies.
 const COPY: &str = "copy";
 
-/// How much processor time a row may take with all its sizes.
+/// The maximum processor time for a row with all its sizes.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// A row at one size.
 struct Point {
     row: String,
     size: u64,
-    /// Instructions an operation.
+    /// Instructions per operation.
     value: Option<f64>,
     median: Option<f64>,
-    /// Why there are none.
+    /// Why there is no value.
     remark: Option<String>,
-    /// How often each byte is copied, at least; none for a number of objects.
+    /// The minimum number of times that each byte is copied; none if the size is a number of
+    /// objects.
     copies: Option<f64>,
     about: String,
 }
@@ -46,7 +47,7 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Colum
         arch,
         limit: LIMIT,
     };
-    // A row is a job, so that a machine that one takes with it is started again for the others.
+    // Each row is a job, so that the machine is started again for the others if one ends it.
     let nothing = Column::new(Head::default(), &subject.label);
     let mut column = nothing.clone();
     let list = guest::job(["sizes", "--list"]);
@@ -80,7 +81,7 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Colum
         .collect())
 }
 
-/// The rows that are to be measured: all, unless some are named.
+/// The rows to measure: all, unless some are named.
 fn names(bench: &Bench, known: &[Output]) -> Result<Vec<String>> {
     let said = known.first().context("the list is one job")?;
     let text = String::from_utf8_lossy(&said.stdout);
@@ -101,7 +102,7 @@ fn names(bench: &Bench, known: &[Output]) -> Result<Vec<String>> {
             known.join(" ")
         );
     }
-    // What copies cost is wanted for all that copies.
+    // The cost of copies is needed for every row that copies.
     let wanted = |name: &String| bench.rows.contains(name) || name == COPY;
     Ok(known
         .into_iter()
@@ -109,7 +110,8 @@ fn names(bench: &Bench, known: &[Output]) -> Result<Vec<String>> {
         .collect())
 }
 
-/// The output of a row: a point a line. A machine that ended before is one without a figure.
+/// The points in the output of a row, one per line. If the machine ended before, there is one
+/// without a figure.
 fn points(name: &str, output: &Output) -> Vec<Point> {
     let text = String::from_utf8_lossy(&output.stdout);
     let mut points: Vec<_> = text.lines().filter_map(point).collect();
@@ -168,7 +170,7 @@ fn tables(points: &[Point], arch: Arch) -> Vec<(Head, Vec<Row>)> {
         .filter(|point| point.row == COPY)
         .filter_map(|point| Some((point.size, point.value?)))
         .collect();
-    // What is beyond the copies, where there is no less than an instruction.
+    // The cost beyond that of copies, at least one instruction.
     let beyond: Vec<_> = bytes
         .iter()
         .filter(|point| point.row != COPY)

@@ -16,17 +16,17 @@ use crate::arch::Arch;
 use crate::project::Project;
 use crate::toolchain;
 
-/// Instructions that the copy executes more.
+/// The number of additional instructions.
 pub const MORE: u64 = IDLE as u64 + 2;
-/// The number of them that are neither of the two branches.
+/// Those that are neither of the two branches.
 const IDLE: usize = 8;
-/// The bytes of an instruction that is replaced.
+/// The length of an instruction that is replaced, in bytes.
 const WORD: u64 = 4;
-/// The panic handler: long enough, and linked beside the entries, as a branch of RISC-V reaches 1
-/// MiB.
+/// The panic handler: it is long enough, and linked next to the entries, as a RISC-V branch reaches
+/// only 1 MiB.
 const UNUSED: &str = "__rustc::rust_begin_unwind";
 
-/// Makes the copy: an ELF file. `way` are the kernel's instructions for a system call, from entry
+/// Creates the copy, an ELF file. `way` are the kernel's instructions for a system call, from entry
 /// to return.
 pub fn copy(project: &Project, arch: Arch, way: &[Executed]) -> Result<PathBuf> {
     let mut bytes = fs::read(toolchain::kernel_place(project, arch, &[]))?;
@@ -70,7 +70,7 @@ fn is_once(way: &[Executed], pc: u64) -> bool {
     way.iter().filter(|step| address(&step.pc) == pc).count() == 1
 }
 
-/// Where a virtual address is in the file.
+/// The offset in the file of a virtual address.
 fn offset(file: &object::File, at: u64) -> Option<usize> {
     file.segments().find_map(|segment| {
         let (start, length) = segment.file_range();
@@ -81,10 +81,10 @@ fn offset(file: &object::File, at: u64) -> Option<usize> {
     })
 }
 
-/// Whether an instruction does the same wherever it stands.
+/// Whether an instruction does the same at any address.
 fn moves(arch: Arch, word: u32) -> bool {
     match arch {
-        // "Loads and stores" but "load register (literal)": Arm ARM, "A64 instruction set
+        // "Loads and stores" except "load register (literal)": Arm ARM, "A64 instruction set
         // encoding".
         Arch::Arm64 => word & 0x0a00_0000 == 0x0800_0000 && word & 0x3b00_0000 != 0x1800_0000,
         // LOAD, STORE, OP-IMM and OP of four bytes: RISC-V unprivileged ISA, chapter "RV32/64G
@@ -93,7 +93,7 @@ fn moves(arch: Arch, word: u32) -> bool {
     }
 }
 
-/// The instruction that does nothing.
+/// An instruction without effect.
 fn nothing(arch: Arch) -> u32 {
     match arch {
         Arch::Arm64 => 0xd503_201f,
@@ -101,7 +101,7 @@ fn nothing(arch: Arch) -> u32 {
     }
 }
 
-/// A branch that stands at one address and goes to another.
+/// A branch from one address to another.
 fn branch(arch: Arch, from: u64, to: u64) -> u32 {
     let distance = to.wrapping_sub(from) as u32;
     match arch {

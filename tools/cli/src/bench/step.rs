@@ -24,7 +24,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// All steps of a campaign, or the steps of one part.
+    /// All steps of a campaign, or of one part of it.
     pub fn all(options: &BenchOptions) -> Result<Vec<Self>> {
         let named = options.suites();
         let suites = match named.contains(&Suite::All) {
@@ -43,9 +43,10 @@ impl Step {
                     Some(system) => system.subjects(kernels, append, arch)?,
                     None => subject::subjects(kernels, &options.set, append, arch)?,
                 };
-                // The host's mitigations are a small part of a guest's exits.
+                // The host's mitigations are a small part of the cost of a guest's exits.
                 subjects.retain(|subject| suite != Suite::Guests || !subject.is_lean());
-                // The size of a thing concerns mitigations little, and takes long.
+                // Mitigations hardly affect how the cost grows with the size, and the suite takes
+                // long.
                 subjects.retain(|subject| suite != Suite::Sizes || !subject.is_as_shipped());
                 steps.extend(subjects.into_iter().map(|subject| Self {
                     suite,
@@ -68,7 +69,7 @@ impl Step {
         format!("{} on {} ({})", suite.name(), subject.label, arch.debian())
     }
 
-    /// The file of its results; those of less do not take the place of others.
+    /// The file of its results; a reduced run does not overwrite the results of a full one.
     pub fn file(&self, out: &Path, bench: &Bench) -> PathBuf {
         let plain = |letter: char| match letter {
             '.' => letter,
@@ -82,7 +83,7 @@ impl Step {
         out.join(format!("{suite}-{arch}-{label}{quick}{rows}.json"))
     }
 
-    /// A key over all that goes into its figures.
+    /// A key over everything that affects its figures.
     pub fn key(&self, bench: &Bench) -> Result<String> {
         let programs: &[&str] = match self.suite {
             Suite::Affinity | Suite::Guests => &["init", "vmm"],
@@ -109,8 +110,9 @@ impl Step {
         self.subject.key(bench, self.arch, &suite, &files)
     }
 
-    /// Measures. The columns name the kernel; where nothing could be measured, they have the
-    /// reason, and the result is not final. An error only means that the user wants no more.
+    /// Measures the step. The columns name the kernel; if something could not be measured, they
+    /// have the reason, and the result is not final. An error only means that the user has ended
+    /// the campaign.
     pub fn measure(&self, bench: &Bench) -> Result<Measured> {
         let measured = self.suite_columns(bench);
         interrupt::check()?;
@@ -186,6 +188,6 @@ impl Step {
 /// The result of a step.
 pub struct Measured {
     pub columns: Vec<Column>,
-    /// Whether the figures are there, and the step needs not be tried again.
+    /// Whether the figures are complete, so that the step need not be repeated.
     pub is_final: bool,
 }

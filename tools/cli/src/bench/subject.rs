@@ -13,19 +13,19 @@ use crate::project::progress;
 use crate::qemu::Qemu;
 use crate::toolchain;
 
-/// The parameters of a lean Linux: no mitigation, no kernel page-table isolation, no random offset
-/// of the kernel's stack.
+/// The parameters of a lean Linux: no mitigations, no kernel page-table isolation, no random offset
+/// of the kernel stack.
 const LEAN: [&str; 3] = ["mitigations=off", "kpti=off", "randomize_kstack_offset=off"];
 
-/// A kernel, set in one way.
+/// A kernel with its settings.
 #[derive(Clone)]
 pub struct Subject {
     /// Its name in reports.
     pub label: String,
     pub kernel: Kernel,
-    /// Its parameters, beside those that the machine needs.
+    /// Its parameters, besides those that the machine needs.
     pub parameters: Vec<String>,
-    /// The CPU model, where the measurement is about it.
+    /// The CPU model, if the measurement depends on it.
     pub cpu: Option<&'static str>,
 }
 
@@ -79,7 +79,7 @@ pub fn subjects(
 }
 
 impl Subject {
-    /// A stock kernel at its leanest.
+    /// A stock kernel with lean parameters.
     pub fn lean(kernel: Kernel) -> Self {
         Self {
             label: format!("{kernel} lean"),
@@ -89,18 +89,18 @@ impl Subject {
         }
     }
 
-    /// Whether the subject is a stock kernel at its leanest.
+    /// Whether the subject is a stock kernel with lean parameters.
     pub fn is_lean(&self) -> bool {
         matches!(self.kernel, Kernel::Linux(_)) && !self.parameters.is_empty()
     }
 
-    /// Whether the subject is a stock kernel with all that it does against speculation.
+    /// Whether the subject is a stock kernel with all its mitigations.
     pub fn is_as_shipped(&self) -> bool {
         matches!(self.kernel, Kernel::Linux(_)) && self.parameters.is_empty()
     }
 
-    /// A key over all that goes into a measurement, `programs` beside programs/crossings: the same
-    /// key, the same figures.
+    /// A key over all inputs of a measurement, with `programs` besides programs/crossings: the same
+    /// key gives the same figures.
     pub fn key(
         &self,
         bench: &Bench,

@@ -1,4 +1,4 @@
-//! Stile's systems: the crossings that each is about, and its policies, the default first.
+//! Stile's systems: the crossings that each affects, and its policies, the default first.
 
 use anyhow::Result;
 
@@ -11,20 +11,20 @@ pub struct System {
     /// Its name, and that of its tables.
     pub name: &'static str,
     pub title: &'static str,
-    /// The rows of programs/crossings that it is about; all where empty.
+    /// The rows of programs/crossings that it affects; all if empty.
     pub rows: &'static [&'static str],
-    /// The tables of counts that the terminal shows too.
+    /// The tables of counts that the terminal also shows.
     pub shown: &'static [&'static str],
-    /// The settings of Stile that are set side by side.
+    /// The settings of Stile that are compared.
     policies: &'static [&'static [&'static str]],
-    /// The CPU models on which the other kernels are set side by side, as shipped, with a name for
-    /// each; where none, they are measured on the usual one, and stock ones also at their leanest.
+    /// The CPU models on which the other kernels are compared, as shipped, with a name for each. If
+    /// empty, they are measured on the usual model, and stock ones also with lean parameters.
     cpus: &'static [(&'static str, &'static str)],
-    /// The architecture that has it; both where none.
+    /// The architecture that has it; None for both.
     arch: Option<Arch>,
 }
 
-/// All crossings, on the kernel as it is set.
+/// All crossings, on the kernel with its settings.
 pub const CROSSINGS: System = System {
     name: "crossings",
     title: "Crossings",
@@ -123,8 +123,8 @@ impl System {
         self.arch.is_none_or(|only| only == arch)
     }
 
-    /// Stile with each policy; the other kernels as they are, where stock both as shipped and at
-    /// their leanest.
+    /// Stile with each policy; the other kernels as they are, stock ones both as shipped and with
+    /// lean parameters.
     pub fn subjects(
         &self,
         names: &[String],

@@ -16,11 +16,11 @@ pub const ALWAYS: &str = "Equal are the emulated machine, its memory and CPU, th
     lean is with mitigations=off kpti=off randomize_kstack_offset=off, Stile only bounds the number of a system call); the \
     place of the kernel (Linux moves it at random); and the devices of console and channel, where a kernel lacks a driver.";
 
-/// Prints what Linux says of each weakness that the processor may have, a line for each as
+/// Prints what Linux reports about each vulnerability that the processor may have, as lines
 /// NAME:TEXT.
 const SCRIPT: &str = "cd /sys/devices/system/cpu/vulnerabilities 2>/dev/null && grep . * | grep -v ':Not affected$'; true";
 
-/// Asks one kernel.
+/// Queries one kernel.
 pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Column {
     let name = arch.debian();
     let head = Head {

@@ -12,7 +12,7 @@ use crate::bench::{checks, known, page};
 use crate::kernel_image::Kernel;
 use crate::project::Project;
 
-/// Runs the checks that are asked for on an architecture.
+/// Runs the requested checks on an architecture.
 pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
     for kernel in [Kernel::Stile, Kernel::Linux("6.12".into())] {
         let name = format!("bench/repeats-{kernel}-{}", arch.debian());
@@ -40,7 +40,7 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Checks the ways of crossings: Stile's, and with `--long` the ways of stock kernels.
+/// Checks the paths of crossings: Stile's, and with `--long` those of stock kernels.
 fn ways(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
     let mut subjects = vec![checks::subject(Kernel::Stile)];
     if report.options.long {
@@ -62,7 +62,7 @@ fn ways(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Checks the page, if that is asked for and the machine has a browser.
+/// Checks the page, if requested and if the machine has a browser.
 pub fn page(project: &Project, report: &mut Report) -> Result<()> {
     if report.wants("bench/page") {
         match page::browser() {

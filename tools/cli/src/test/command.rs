@@ -32,7 +32,7 @@ const PLAIN: Run = Run {
     stderr: "",
 };
 
-/// Every byte, twice, with no newline at the end.
+/// Every byte value twice, with no newline at the end.
 fn all_bytes() -> Vec<u8> {
     (0..512).map(|byte| byte as u8).collect()
 }
@@ -201,10 +201,10 @@ fn transfers<'a>(bytes: &'a [u8], zeroes: &'a [u8]) -> [Run<'a>; 3] {
     ]
 }
 
-/// A test that is more than a run.
+/// A test that consists of more than a run.
 type Case = fn(&Project, Arch, &str, &mut Report) -> Result<()>;
 
-/// By name, with the architecture that has it, if it is one alone.
+/// The tests by name, with the architecture if only one has it.
 const CASES: [(&str, Option<Arch>, Case); 6] = [
     ("icount-repeats", None, repeats),
     ("no-mirror", None, no_mirror),
@@ -252,7 +252,7 @@ pub(super) fn command(project: &Project) -> Result<Command> {
     Ok(command)
 }
 
-/// Runs a script in a guest, with more options of `run`.
+/// Runs a script in a guest, with further options of `run`.
 pub(super) fn run_script(
     project: &Project,
     arch: Arch,
@@ -268,14 +268,14 @@ pub(super) fn run_script(
     Ok(output)
 }
 
-/// How a run differs from what it should have said.
+/// How a run differs from its expected output.
 pub(super) fn differs(output: &Output, expected: &str) -> Option<String> {
     let (said, errors) = (&output.stdout, String::from_utf8_lossy(&output.stderr));
     let said = String::from_utf8_lossy(said);
     (said != expected).then(|| format!("{}: {said}\n{errors}", output.status))
 }
 
-/// Starts the command with more in its environment.
+/// Starts the command with additional environment variables.
 fn start_with(
     project: &Project,
     arch: Arch,
@@ -299,7 +299,7 @@ fn start_with(
     Ok(output)
 }
 
-/// The difference between a run and its expectation, if any.
+/// The difference of a run from its expectation, if any.
 fn check(run: &Run, output: &Output) -> Option<String> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let stdout = String::from_utf8_lossy(&output.stdout);
@@ -317,8 +317,8 @@ fn check(run: &Run, output: &Output) -> Option<String> {
 }
 
 /// Stile as a guest of itself runs its tour, and reads a trapped register on the fault path only
-/// where `hwaf` says so: else there are only the exits of its start. The host's instructions follow
-/// from that.
+/// with the policy of `hwaf` that does so: otherwise only its start causes exits. The host's
+/// instructions confirm that.
 fn guest_hwaf(project: &Project, _arch: Arch, name: &str, report: &mut Report) -> Result<()> {
     let (mut exits, mut executed) = (Vec::new(), Vec::new());
     for policy in ["hwaf=cached", "hwaf=reread"] {
@@ -344,7 +344,7 @@ fn guest_hwaf(project: &Project, _arch: Arch, name: &str, report: &mut Report) -
             }
         }
     }
-    // An exit is 50 instructions at least.
+    // An exit takes at least 50 instructions.
     let more = 50 * exits[1].saturating_sub(exits[0]);
     if exits[0] < 1000 && exits[1] > 10 * exits[0] && executed[1] > executed[0] + more {
         report.passed(1);
@@ -355,7 +355,7 @@ fn guest_hwaf(project: &Project, _arch: Arch, name: &str, report: &mut Report) -
     Ok(())
 }
 
-/// A program for 32-bit Arm runs by its name alone, and is refused where nothing executes it.
+/// A 32-bit Arm program runs by its name, and is refused on an architecture that cannot execute it.
 fn compat(project: &Project, _arch: Arch, name: &str, report: &mut Report) -> Result<()> {
     let program = toolchain::compat_program(project, "arm32")?;
     let ways: [(&[&str], i32, &str); 3] = [
@@ -383,8 +383,8 @@ fn compat(project: &Project, _arch: Arch, name: &str, report: &mut Report) -> Re
     Ok(())
 }
 
-/// With nothing in the cache and a mirror that does not answer, one line says so, after lines about
-/// the work going on.
+/// With an empty cache and a mirror that does not answer, one line reports that, after lines about
+/// the work in progress.
 fn no_mirror(project: &Project, arch: Arch, name: &str, report: &mut Report) -> Result<()> {
     let cache = project
         .target
@@ -416,7 +416,7 @@ fn no_mirror(project: &Project, arch: Arch, name: &str, report: &mut Report) -> 
     Ok(())
 }
 
-/// Output that nobody reads any more is lost, and the status stays.
+/// Output that nobody reads is lost, and the status is kept.
 fn unread(project: &Project, _arch: Arch, name: &str, report: &mut Report) -> Result<()> {
     let (reader, writer) = std::io::pipe()?;
     drop(reader);
@@ -433,7 +433,7 @@ fn unread(project: &Project, _arch: Arch, name: &str, report: &mut Report) -> Re
     Ok(())
 }
 
-/// Two runs with the machine's time being its instructions print the same, times included.
+/// Two runs in which the machine's time is its instructions print the same, including times.
 fn repeats(project: &Project, arch: Arch, name: &str, report: &mut Report) -> Result<()> {
     let script =
         "cat /proc/uptime; i=0; while [ $i -lt 50 ]; do (:); i=$((i + 1)); done; cat /proc/uptime";
@@ -457,8 +457,8 @@ fn repeats(project: &Project, arch: Arch, name: &str, report: &mut Report) -> Re
     Ok(())
 }
 
-/// Where new entries stay unseen for a while, programs and the kernel recover thousands of times:
-/// the kernel on stacks of new threads, as it maps nothing else once it is up.
+/// If new entries stay hidden for a while, programs and the kernel recover thousands of times: the
+/// kernel on stacks of new threads, since it maps nothing else after its start.
 fn recoveries(project: &Project, arch: Arch, name: &str, report: &mut Report) -> Result<()> {
     let script = "i=0; while [ $i -lt 1000 ]; do (:); i=$((i + 1)); done";
     let (mut of_programs, mut of_stacks) = (0, 0);

@@ -22,18 +22,18 @@ use crate::project::{Project, output};
 use crate::qemu::{Files, Qemu};
 use crate::session::{Event, Folder, Link, Session};
 
-/// How long a machine may take. The kernel itself waits for nothing longer than a few seconds.
+/// The time limit for a machine. The kernel itself waits at most a few seconds.
 const LIMIT: Duration = Duration::from_secs(300);
-/// How often its log is looked at meanwhile.
+/// How often its log is checked meanwhile.
 const LOOK: Duration = Duration::from_secs(1);
-/// The kernel's last line where the damaged tree does not name the firmware.
+/// The kernel's last line if the damaged tree does not name the firmware.
 const HALTED: &str = "this machine cannot be turned off";
-/// How many seeds are tried of trees and of archives.
+/// The number of seeds that are tried for trees and for archives.
 const SEEDS: u64 = 12;
 const QUICK_SEEDS: u64 = 4;
 const LONG_SEEDS: u64 = 400;
 
-/// Boots with one thing after another damaged.
+/// Boots with one kind of damage after another.
 pub fn test(
     project: &Project,
     options: &TestOptions,
@@ -59,7 +59,7 @@ pub fn test(
         return Ok(());
     }
     let bench = Bench::new(project, &setting)?;
-    // Undamaged input works.
+    // Undamaged input must work.
     bench.boot_and_check(
         report,
         &format!("damage/{}", arch.debian()),
@@ -85,7 +85,7 @@ struct Bench<'a> {
     kernel: Kernel,
     image: PathBuf,
     qemu: Qemu,
-    /// The device tree of the machine as it is.
+    /// The machine's undamaged device tree.
     tree: Vec<u8>,
     archive: Vec<u8>,
 }
@@ -129,7 +129,7 @@ impl<'a> Bench<'a> {
         Ok(fs::read(&place)?)
     }
 
-    /// QEMU's command line for a machine that begins with a stub where QEMU puts a kernel.
+    /// QEMU's command line for a machine that starts with a stub in place of a kernel.
     fn command(
         &self,
         folder: &Folder,
@@ -155,7 +155,7 @@ impl<'a> Bench<'a> {
         .concat())
     }
 
-    /// Boots with a tree and an archive and says how that went, which was damaged as `how` says.
+    /// Boots with a tree and an archive, damaged as `how` describes, and reports the result.
     fn boot_and_check(
         &self,
         report: &mut Report,
@@ -210,7 +210,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Takes the memory that QEMU's RISC-V firmware keeps out of a tree, as the firmware does.
+/// Removes the memory that QEMU's RISC-V firmware uses from a tree, as the firmware does.
 fn without_firmware(tree: &mut [u8]) {
     const START: u64 = 0x8000_0000;
     const FIRMWARE: u64 = 2 << 20;
@@ -224,7 +224,7 @@ fn without_firmware(tree: &mut [u8]) {
     }
 }
 
-/// Where the image and the tree are loaded, clear of QEMU's own data.
+/// The addresses of the image and the tree, away from QEMU's own data.
 struct Addresses {
     image: u64,
     tree: u64,
@@ -243,8 +243,8 @@ fn addresses(arch: Arch) -> Addresses {
     }
 }
 
-/// Code that jumps to the image as a loader does, with the damaged tree's address: QEMU refuses to
-/// pass such a tree on.
+/// Code that jumps to the image as a loader does, with the address of the damaged tree, which QEMU
+/// itself refuses to pass on.
 fn stub(arch: Arch) -> Vec<u8> {
     let code: [u32; 4] = match arch {
         // ldr x0, tree; ldr x4, image; br x4; nop

@@ -15,18 +15,19 @@ use super::command::{command, differs, run_script};
 use crate::arch::Arch;
 use crate::project::Project;
 
-/// Bytes of the images.
+/// The size of the images in bytes.
 const SIZE: u64 = 8 << 20;
 
-/// Writes, waits until that is on the disk, says so, and goes on for longer than it may.
+/// Writes, waits until the data is on the disk, reports that, and continues for longer than it is
+/// allowed to.
 const CUT: &str = "echo kept | dd of=/dev/vda bs=4k seek=3 conv=notrunc,fsync 2>/dev/null
     echo mapped | dd of=/dev/vda bs=1M seek=5 conv=notrunc 2>/dev/null
     sync
     echo told
     sleep 1000";
 
-/// The same with files: what fsync(2) and a rename after it said is there, and what was not asked
-/// for may be.
+/// The same with files: data is on the disk after fsync(2) or after a rename that followed it; data
+/// that was not synced may be.
 const EXT4_CUT: &str = "mkfs.ext4 -q /dev/vda 2>/dev/null
     mkdir -p /mnt
     mount -t ext4 /dev/vda /mnt
@@ -62,7 +63,8 @@ const ROOT_USED: &str = "hostname; ls /; grep -o '^/dev/vda / ext4 rw' /proc/mou
     cat /host/none; test -c /dev/null && echo devices; pwd; echo kept >/kept; echo $$ >/dev/null";
 const ROOT_READ: &str = "cat /kept; echo x >/new; grep -o '^/dev/vda / ext4 ro' /proc/mounts";
 
-/// Options without an effect are refused, where Linux has them too; and what is not ext4.
+/// Options without an effect are refused if Linux refuses them, and so are images that are not
+/// ext4.
 const EXT4_OPTIONS: &str = "mkdir -p /mnt
     say() { mount -t ext4 $1 /dev/vda /mnt 2>/dev/null && umount /mnt; echo $1 $?; }
     say -osync
@@ -107,7 +109,7 @@ delalloc 255
 dirsync 0
 ";
 
-/// The second disk cannot be written, nor its node be opened by others than root.
+/// The second disk cannot be written, and only root can open its node.
 const NAMES: &str = "head -n 1 /dev/vda; head -n 1 /dev/vdb
     blockdev --getro /dev/vda; blockdev --getro /dev/vdb
     echo x | dd of=/dev/vdb 2>&1 | grep -o 'not permitted'
@@ -115,7 +117,7 @@ const NAMES: &str = "head -n 1 /dev/vda; head -n 1 /dev/vdb
     su nobody -s /bin/sh -c 'cat /dev/vda' 2>&1 | grep -o 'Permission denied'";
 const NAMED: &str = "first\nsecond\n0\n1\nnot permitted\n0\nPermission denied\n";
 
-/// Sector 2048 cannot be read, sector 4096 not be written. Each error is told once.
+/// Sector 2048 cannot be read, and sector 4096 cannot be written. Each error is reported once.
 const RULES: &str = "[inject-error]
 event = \"read_aio\"
 iotype = \"read\"
@@ -174,7 +176,7 @@ fn image(folder: &Path, name: &str, start: &[u8]) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// What was said to be on the disk is there after the machine was killed.
+/// Data that was reported to be on the disk is there after the machine was killed.
 fn cut(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>> {
     let image = image(folder, "disk", b"")?;
     let disk = format!("--disk={}", image.display());
@@ -185,8 +187,8 @@ fn cut(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>> {
     Ok(told.or_else(|| (!there).then(|| "not on the disk".into())))
 }
 
-/// Runs a script, and kills its machine so long after it has said that it told the disk; or what
-/// else it said.
+/// Runs a script, and kills its machine this long after it has reported that it synced the disk;
+/// otherwise returns its output.
 fn killed_after(
     project: &Project,
     arch: Arch,
@@ -214,7 +216,8 @@ fn killed_after(
     Ok((told != "told\n").then(|| format!("it said {told:?}")))
 }
 
-/// What a file system was told to keep is there after the machine was killed, and it is sound.
+/// Data that a file system has synced is there after the machine was killed, and the file system is
+/// consistent.
 fn ext4_cut(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>> {
     let image = image(folder, "disk", b"")?;
     File::options()
@@ -224,7 +227,7 @@ fn ext4_cut(project: &Project, arch: Arch, folder: &Path) -> Result<Option<Strin
     let package = ["--package", "e2fsprogs", "--package", "coreutils"].map(String::from);
     let disk = [format!("--disk={}", image.display())];
     let options = [&package[..], &disk].concat();
-    // In the midst of its work.
+    // In the middle of its work.
     let midst = Duration::from_secs(2);
     let told = killed_after(project, arch, &options, EXT4_CUT, midst)?;
     if told.is_some() {
@@ -246,7 +249,7 @@ fn ext4_options(project: &Project, arch: Arch, folder: &Path) -> Result<Option<S
     ))
 }
 
-/// A machine lives on a disk, and leaves it as after an umount.
+/// A machine runs from a disk, and leaves it as after an unmount.
 fn root(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>> {
     let image = image(folder, "disk", b"")?;
     let disk = format!("--disk={}", image.display());

@@ -10,12 +10,12 @@ use super::Report;
 use crate::options::TestOptions;
 use crate::project::Project;
 
-/// The kernel on the host, by the name of its tests and by that of the package that has them.
+/// The names of the tests of the kernel on the host, and of their package.
 const KERNEL: &str = "kernel";
 const HOSTED: &str = "hosted";
 
-/// Runs `cargo test` for every crate whose name is asked for, then the models of `loom`: every
-/// interleaving of the lock-free parts.
+/// Runs `cargo test` for every crate whose name was requested, then the models of `loom`, which try
+/// every interleaving of the lock-free parts.
 pub fn test(project: &Project, options: &TestOptions, report: &mut Report) -> Result<()> {
     let mut crates = BTreeSet::from(["cli", KERNEL].map(str::to_owned));
     for entry in fs::read_dir(project.root.join("crates"))? {
@@ -45,8 +45,8 @@ pub fn test(project: &Project, options: &TestOptions, report: &mut Report) -> Re
     Ok(())
 }
 
-/// The tests that use `loom`, each with its crate. The others of the same crate are of no use in a
-/// build with it.
+/// The tests that use `loom`, each with its crate. The crate's other tests are useless in a build
+/// with it.
 fn models(project: &Project, crates: &BTreeSet<String>) -> Result<Vec<(String, String)>> {
     let mut models = Vec::new();
     for package in crates {
@@ -56,7 +56,7 @@ fn models(project: &Project, crates: &BTreeSet<String>) -> Result<Vec<(String, S
         };
         for test in tests {
             let path = test?.path();
-            // A folder holds code that several tests share.
+            // Folders contain code that several tests share.
             if path.is_file() && fs::read_to_string(&path)?.contains("loom::") {
                 let name = path.file_stem().unwrap_or_default().to_string_lossy();
                 models.push((package.clone(), name.into_owned()));

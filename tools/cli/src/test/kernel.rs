@@ -16,7 +16,7 @@ use crate::qemu::Machine;
 use crate::session::{self, Event};
 use crate::toolchain;
 
-/// A boot that is looked at: the units, or the way to an end.
+/// A boot to check: the unit tests, or one of the ways to fail.
 struct Boot {
     /// `kernel/MACHINE/units`, `…/late-cpu` or `…/END`.
     name: String,
@@ -24,20 +24,20 @@ struct Boot {
     expected: Expected,
 }
 
-/// What a boot must come to.
+/// The expected result of a boot.
 enum Expected {
     /// The units pass.
     Units,
-    /// A CPU that lacks features of the others stays offline, and the rest goes on.
+    /// A CPU that lacks features of the others stays offline, and the others continue.
     LateCpu,
     /// The log has these lines, and the machine is off.
     End(Vec<String>),
 }
 
-/// How long the whole boot may take.
+/// The time limit for the whole boot.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Boots the self-testing kernel on a machine, each way that is wanted.
+/// Boots the self-testing kernel on a machine in each requested way.
 pub fn test(project: &Project, setting: &Setting, report: &mut Report) -> Result<()> {
     let mut boots = boots(setting);
     boots.retain(|boot| report.wants(&boot.name));
@@ -78,7 +78,7 @@ fn boots(setting: &Setting) -> Vec<Boot> {
         };
         all.push(boot("late-cpu", &["cpu1.late", lacking], Expected::LateCpu));
     }
-    // The ways to a bad end are the same on every CPU model.
+    // The ways to fail are the same on every CPU model.
     if !setting.runs_all() {
         return all;
     }
@@ -91,7 +91,7 @@ fn boots(setting: &Setting) -> Vec<Boot> {
         let parameter = format!("selftest={end}");
         all.push(boot(end, &[&parameter, WATCHED], Expected::End(sayings)));
     }
-    // The stacks on which the boot CPU, whose are part of the image, and another one idle.
+    // The idle stack of the boot CPU, whose stacks are part of the image, and that of another CPU.
     for cpu in 0..setting.smp.min(2) {
         let end = format!("overflow-cpu{cpu}");
         let who = format!("PANIC on CPU {cpu}");
@@ -103,7 +103,7 @@ fn boots(setting: &Setting) -> Vec<Boot> {
     all
 }
 
-/// Bad ends that the kernel is asked for, and the lines that its log must then have.
+/// Failures that the kernel is asked for, and the lines that its log must then have.
 const ENDS: [(&str, &[&str]); 8] = [
     (
         "panic",
@@ -175,8 +175,8 @@ const ENDS: [(&str, &[&str]); 8] = [
     ),
 ];
 
-/// The watchdog's parameter: lockups are noticed after some five and eight seconds, which is longer
-/// than a busy host stops a CPU.
+/// The watchdog's parameter: lockups are detected after about five and eight seconds, which is
+/// longer than a busy host stops a CPU.
 const WATCHED: &str = "watchdog_thresh=4";
 
 /// How QEMU ended, if it did, and the kernel's log.
@@ -238,7 +238,7 @@ fn units(report: &mut Report, name: &str, booted: &Booted) {
     }
 }
 
-/// A line names what the CPU that stays offline lacks.
+/// Checks that a line names the features that the CPU that stays offline lacks.
 fn late_cpu(report: &mut Report, name: &str, booted: &Booted) {
     if booted.log.contains("CPU 1 stays offline: ") && booted.is_off() {
         report.passed(1);

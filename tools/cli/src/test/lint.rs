@@ -1,5 +1,5 @@
 //! The form of the whole tree: rustfmt and clippy find nothing; comments and documents, which
-//! rustfmt ignores, have no long lines; and the lists of mutants fit the source.
+//! rustfmt ignores, have no long lines; and the lists of mutants match the source.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,7 +21,7 @@ const COMPAT: [&str; 2] = ["arm32", "calls32"];
 /// The halves of the kernel.
 const KERNEL: [&str; 2] = ["kernel", "machine"];
 
-/// Checks the form of the source, and that clippy finds nothing in the host's part, in each kernel
+/// Checks the form of the source, and that clippy finds nothing in the host's part, in each kernel,
 /// and in the programs.
 pub fn test(project: &Project, report: &mut Report) -> Result<()> {
     let fmt = formatting(project);
@@ -69,7 +69,8 @@ pub fn test(project: &Project, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Fails for mutants whose lines the source no longer has: nobody would notice until they are run.
+/// Fails for mutants whose lines are no longer in the source: otherwise nobody would notice before
+/// they are run.
 fn mutants_fit(project: &Project, report: &mut Report) -> Result<()> {
     const NAME: &str = "host/mutants";
     if report.wants(NAME) {
@@ -81,14 +82,14 @@ fn mutants_fit(project: &Project, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The most columns that a line has.
+/// The maximum number of columns in a line.
 const COLUMNS: usize = 100;
-/// The folders that are searched for long lines, beside the documents at the root.
+/// The folders that are searched for long lines, besides the documents at the root.
 const FOLDERS: [&str; 7] = [
     "crates", "docs", "fuzz", "kernel", "programs", "tests", "tools",
 ];
 
-/// The places of comments and of documents' lines that are too long.
+/// The places of comments and lines in documents that are too long.
 fn long_lines(root: &Path) -> Result<Vec<String>> {
     let mut long = Vec::new();
     let mut folders = FOLDERS.map(|folder| root.join(folder)).to_vec();
@@ -115,7 +116,7 @@ fn long_lines(root: &Path) -> Result<Vec<String>> {
     Ok(long)
 }
 
-/// The numbers of the lines for which `counts` that are too long.
+/// The numbers of the lines for which `counts` holds and that are too long.
 fn too_long(text: &str, mut counts: impl FnMut(&str) -> bool) -> Vec<usize> {
     let lines = text.lines().zip(1..);
     let long = lines.filter(|(line, _)| counts(line) && line.chars().count() > COLUMNS);
@@ -127,7 +128,7 @@ fn long_comments(text: &str) -> Vec<usize> {
     too_long(text, |line| line.trim_start().starts_with("//"))
 }
 
-/// The lines of a document that are neither of a table nor code, and too long.
+/// The lines of a document that are too long and belong neither to a table nor to code.
 fn long_prose(text: &str) -> Vec<usize> {
     let mut is_code = false;
     too_long(text, |line| {
@@ -148,7 +149,7 @@ fn programs(project: &Project) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// A command that fails where rustfmt would change something.
+/// A command that fails if rustfmt would change something.
 fn formatting(project: &Project) -> Command {
     let mut cargo = Command::new("cargo");
     cargo
@@ -157,7 +158,7 @@ fn formatting(project: &Project) -> Command {
     cargo
 }
 
-/// A command that fails where clippy has something to say.
+/// A command that fails if clippy finds something.
 fn clippy(project: &Project, arguments: &[&str]) -> Command {
     let mut cargo = project.cargo_in("clippy", &["clippy", "--quiet"]);
     cargo.args(arguments).args(["--", "--deny", "warnings"]);

@@ -1,5 +1,5 @@
-//! The table of locks in `docs/locking.md`: all locks that the source makes, and the orders that
-//! checked kernels learned (`/proc/lockdep`). With `STILE_BLESS` set, new ones are written into it.
+//! The table of locks in `docs/locking.md`: all locks that the source creates, and the orders that
+//! checked kernels have seen (`/proc/lockdep`). With `STILE_BLESS` set, new ones are added to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Write};
@@ -9,28 +9,28 @@ use std::{env, fs};
 
 use anyhow::{Context, Result};
 
-/// Where the table is.
+/// The document with the table.
 const DOCUMENT: &str = "docs/locking.md";
 const BEGIN: &str = "<!-- lock order: begin -->\n";
 const END: &str = "<!-- lock order: end -->\n";
 
-/// The folders of the kernel's source, and the part that no machine has.
+/// The folders of the kernel's source, and the part that is in no machine.
 const SOURCES: [&str; 2] = ["kernel/src", "kernel/machine/src"];
 const HOST: &str = "kernel/machine/src/arch/host";
-/// The calls that make a lock with a class.
+/// The calls that create a lock with a class.
 const MAKERS: [&str; 4] = [
     "Mutex::new(",
     "Mutex::default(",
     "SleepMutex::new(",
     "SpaceLock::new(",
 ];
-/// The attribute that does so for a structure that holds locks: these are at this line.
+/// The attribute that creates the locks of a structure: their class has the line of this attribute.
 const DERIVE: &str = "#[derive(";
 
-/// The document is changed by one machine at a time.
+/// Only one machine at a time changes the document.
 static CHANGING: Mutex<()> = Mutex::new(());
 
-/// A class of locks, by the names in the source: a line's number would change with every edit.
+/// A class of locks, identified by names in the source, since line numbers change with every edit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Class {
     /// Its path without `kernel/` and `src/`.
@@ -70,7 +70,7 @@ fn parts(text: &str) -> Option<(&str, &str, &str)> {
     Some((&text[..begin], &text[begin..end], &text[end..]))
 }
 
-/// The classes of all locks that the kernel's source makes, but for its tests.
+/// The classes of all locks that the kernel's source creates, except those of its tests.
 fn made_in(root: &Path) -> Result<BTreeSet<Class>> {
     let mut classes = BTreeSet::new();
     let mut folders = SOURCES.map(|folder| root.join(folder)).to_vec();
@@ -90,7 +90,7 @@ fn made_in(root: &Path) -> Result<BTreeSet<Class>> {
     Ok(classes)
 }
 
-/// The names of the locks that a file makes.
+/// The names of the locks that a file creates.
 fn names_of_locks(source: &str) -> impl Iterator<Item = &str> {
     let tests = source.find("selftest! {").unwrap_or(source.len());
     let lines: Vec<_> = source[..tests].lines().collect();
@@ -111,7 +111,7 @@ fn names_of_locks(source: &str) -> impl Iterator<Item = &str> {
 }
 
 impl Class {
-    /// The class of locks that a line `FILE:LINE` of the source makes.
+    /// The class of the locks that a line `FILE:LINE` of the source creates.
     fn made_at(root: &Path, place: &str) -> Result<Self> {
         let (file, line) = place.rsplit_once(':').context("no line of source")?;
         let source = fs::read_to_string(root.join(file)).with_context(|| file.to_owned())?;
@@ -128,7 +128,7 @@ impl Class {
         }
     }
 
-    /// As it stands in the table.
+    /// The class in a cell of the table.
     fn of_cell(cell: &str) -> Option<Self> {
         let (file, name) = cell.trim().trim_matches('`').rsplit_once(' ')?;
         let (file, name) = (file.to_owned(), name.to_owned());
@@ -176,7 +176,7 @@ impl Orders {
         orders
     }
 
-    /// Leaves out all classes but these, which it has then.
+    /// Removes all classes except these, and adds those of them that are missing.
     fn keep_only(&mut self, classes: &BTreeSet<Class>) {
         self.0.retain(|class, _| classes.contains(class));
         for inner in self.0.values_mut() {
@@ -187,8 +187,8 @@ impl Orders {
         }
     }
 
-    /// Adds learned orders; returns those that contradict the present ones, and unknown classes
-    /// unless they are welcome.
+    /// Adds orders that were seen; returns those that contradict the existing ones, and unknown
+    /// classes unless they are `welcome`.
     fn add(&mut self, learned: &Self, welcome: bool) -> Vec<String> {
         let mut complaints = Vec::new();
         for class in learned.0.keys() {
@@ -216,7 +216,7 @@ impl Orders {
         complaints
     }
 
-    /// Whether `class` is taken while `first` is held, also by way of others.
+    /// Whether `class` is taken while `first` is held, also indirectly.
     fn is_after(&self, class: &Class, first: &Class) -> bool {
         let mut reached = BTreeSet::from([first]);
         let mut next = vec![first];
@@ -247,7 +247,7 @@ fn is_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
 
-/// The words of a text, keywords and all.
+/// The words of a text, including keywords.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|letter| !is_name(letter));
     words.filter(|word| !word.is_empty())
@@ -257,8 +257,8 @@ fn word_after<'a>(text: &'a str, keyword: &str) -> Option<&'a str> {
     words(text).skip_while(|word| *word != keyword).nth(1)
 }
 
-/// The name of the lock that a line of the source makes, counted from 1: the static, or the nearest
-/// name before it.
+/// The name of the lock that a line of the source, counted from 1, creates: the static, or the
+/// nearest name before it.
 fn name_of(source: &str, line: usize) -> Option<&str> {
     let mut rest = source.lines().skip(line - 1);
     if rest.next()?.starts_with(DERIVE) {

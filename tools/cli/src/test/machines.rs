@@ -19,17 +19,18 @@ pub struct Setting {
     options: &'static [&'static str],
     /// Parameters of the kernel.
     append: &'static [&'static str],
-    /// The cases that it runs, and with `--long` all others that do not take minutes; none means
+    /// The cases that it runs, and with `--long` all others that do not take minutes; empty means
     /// all.
     cases: &'static [&'static str],
-    /// Only with `--long`.
+    /// Whether it is used only with `--long`.
     long: bool,
-    /// Whether the machine runs the cases that are large or slow: those of Debian's packages
-    /// without `--long`, those of minutes, and those marked slow, which checked kernels run too.
+    /// Whether the machine runs the cases that are large or slow: those with Debian packages even
+    /// without `--long`, those that take minutes, and those marked slow, which machines with
+    /// checked kernels also run.
     packages: bool,
-    /// Whether the machine is one of `--quick`: more than one CPU, and on arm64 guests.
+    /// Whether the machine is one of `--quick`: it has more than one CPU, and on arm64 guests.
     quick: bool,
-    /// Whether its kernel checks its assertions, as all do with `--debug`.
+    /// Whether its kernel checks its assertions, as all kernels do with `--debug`.
     pub checked: bool,
 }
 
@@ -54,7 +55,7 @@ const RISCV64: Setting = Setting {
     ..ARM64
 };
 
-/// One machine over and over, each time with other entries kept unseen.
+/// The same machine several times, with different entries kept hidden.
 const INJECTED: Setting = Setting {
     cpu: "rv64,svvptc=on",
     smp: 4,
@@ -62,7 +63,7 @@ const INJECTED: Setting = Setting {
     ..RISCV64
 };
 
-/// Cases that go through every kind of exception of programs, for all policies.
+/// Cases with every kind of exception of programs, for all policies.
 const POLICIES: &[&str] = &[
     "abi-fault",
     "abi-memory",
@@ -73,7 +74,7 @@ const POLICIES: &[&str] = &[
     "threads",
 ];
 
-/// Cases that need timers, interrupts of devices, other CPUs, and the Accessed and Dirty bits.
+/// Cases that need timers, device interrupts, other CPUs, and the Accessed and Dirty bits.
 const FEW: &[&str] = &[
     "abi-memory",
     "hundred-forks",
@@ -93,7 +94,7 @@ const UNEQUAL: &[&str] = &[
     "threads",
 ];
 
-/// APLIC and IMSIC in place of the PLIC.
+/// APLIC and IMSIC instead of the PLIC.
 const IMSIC: &[&str] = &["-machine", "aia=aplic-imsic"];
 
 /// `--record` uses the first machine of each architecture, and damaged input is tried on it.
@@ -250,7 +251,7 @@ const SETTINGS: &[Setting] = &[
         cases: &["abi-idreg", "abi-idregs-cortex-a76"],
         ..ARM64
     },
-    // Physical addresses of 40 bits.
+    // Physical addresses have 40 bits.
     Setting {
         name: "cortex-a76-el2",
         cpu: "cortex-a76",
@@ -412,7 +413,7 @@ const SETTINGS: &[Setting] = &[
     },
 ];
 
-/// The machines of an architecture that are asked for.
+/// The requested machines of an architecture.
 pub fn settings(options: &TestOptions, arch: Arch) -> impl Iterator<Item = Setting> {
     let (long, quick) = (options.long, options.quick);
     let of_arch = SETTINGS
@@ -454,7 +455,7 @@ impl Setting {
         self.cpu != "a64fx"
     }
 
-    /// Whether the machine is not for a few cases only.
+    /// Whether the machine runs more than a few cases.
     pub fn runs_all(&self) -> bool {
         self.cases.is_empty()
     }
@@ -475,7 +476,7 @@ impl Setting {
             && case.only.is_none_or(|only| only == self.arch)
     }
 
-    /// The machine, which boots `kernel` with these parameters.
+    /// The machine, which boots `kernel` with these additional parameters.
     pub fn machine<'a>(&self, kernel: &'a Kernel, append: &[&str]) -> Machine<'a> {
         let owned = |words: &[&str]| words.iter().map(|word| word.to_string()).collect();
         Machine {

@@ -1,5 +1,5 @@
-//! `stile bench masked`: the most instructions for which the kernel keeps interrupts masked while
-//! the test programs run.
+//! `stile bench masked`: the maximum number of instructions for which the kernel keeps interrupts
+//! masked while the test programs run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,14 +18,15 @@ use crate::project::{Project, progress};
 use crate::session::Folder;
 use crate::symbols::Symbols;
 
-/// How many programs one machine runs: the cause of a program's cost to the next is then near.
+/// The number of programs that one machine runs: few, so that the cause of a program's cost to a
+/// later one is near.
 const EACH: usize = 16;
-/// How long a program may take under the plugin.
+/// The time limit for a program under the plugin.
 const LIMIT: Duration = Duration::from_secs(600);
-/// How many stretches of a program are shown.
+/// The number of stretches shown per program.
 const TOLD: usize = 3;
 
-/// A stretch, as the plugin reports it.
+/// A stretch in the plugin's output.
 #[derive(Deserialize)]
 struct Stretch {
     program: usize,
@@ -51,11 +52,11 @@ const LARGE: [&str; 13] = [
     "hostile-walked",
     "hostile-whole",
 ];
-/// How long a stretch of theirs may be.
+/// The maximum length of a stretch in these cases.
 const LONGEST: u64 = 2_000_000;
 
-/// Runs the cases whose names contain one of `names`, all without packages if there is none, and
-/// prints the longest stretches of each, and the longest of all.
+/// Runs the cases whose names contain one of `names`, or all without packages if it is empty.
+/// Prints the longest stretches of each, and the longest of all.
 pub fn masked(project: &Project, arch: Arch, names: &[String]) -> Result<u8> {
     let wanted = |case: &Case| {
         let named = names.iter().any(|part| case.name.contains(part.as_str()));
@@ -92,7 +93,7 @@ pub fn too_long(project: &Project, arch: Arch) -> Result<Option<String>> {
     Ok((!long.is_empty()).then(|| long.join("\n")))
 }
 
-/// Runs the cases that are `wanted`, and calls `see` with the stretches of each, the longest first.
+/// Runs the cases that are `wanted`, and calls `see` with the stretches of each, longest first.
 fn measure(
     project: &Project,
     arch: Arch,

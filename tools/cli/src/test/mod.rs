@@ -30,7 +30,7 @@ use crate::kernel_image::Kernel;
 use crate::options::TestOptions;
 use crate::project::Project;
 
-/// The results so far, printed as they come.
+/// The results so far, printed as they arrive.
 pub struct Report<'a> {
     options: &'a TestOptions,
     passed: usize,
@@ -38,7 +38,7 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Whether a test of this name was asked for.
+    /// Whether a test of this name was requested.
     pub fn wants(&self, name: &str) -> bool {
         self.options.names.is_empty()
             || self
@@ -48,12 +48,12 @@ impl Report<'_> {
                 .any(|part| name.contains(part.as_str()))
     }
 
-    /// So many tests passed.
+    /// Records that `number` tests passed.
     pub fn passed(&mut self, number: usize) {
         self.passed += number;
     }
 
-    /// A test failed; `how` is shown at once.
+    /// Records that a test failed; `how` is shown at once.
     pub fn failed(&mut self, name: &str, how: &str) {
         let how: String = how.lines().map(|line| format!("    {line}\n")).collect();
         show!("FAILED {name}\n{}", how.trim_end_matches('\n'));
@@ -76,12 +76,11 @@ impl Report<'_> {
     }
 }
 
-/// Tests that run one after the other: those of a machine, or those that build into the same
-/// places.
+/// Tests that run one after another: those of a machine, or those that build into the same places.
 type Lane<'a> = Box<dyn FnOnce(&mut Report) + Send + 'a>;
 
-/// Runs the tests that are asked for, with one lane more at once than there are CPUs, as many tests
-/// wait: status 0 where all passed, 1 where one failed.
+/// Runs the requested tests, with one more lane at once than there are CPUs, since many tests wait.
+/// Status 0 if all passed, 1 if one failed.
 pub fn test(project: &Project, options: &TestOptions) -> Result<u8> {
     let cases = case::all(project)?;
     if options.record {
@@ -93,7 +92,7 @@ pub fn test(project: &Project, options: &TestOptions) -> Result<u8> {
         let arches = options.arches();
         arches.flat_map(|arch| machines::settings(options, arch))
     };
-    // Long lanes first, that none is left alone at the end.
+    // Long lanes come first, so that none is left alone at the end.
     let (whole, few): (Vec<_>, Vec<_>) = settings().partition(Setting::runs_all);
     let mut lanes: Vec<Lane> = Vec::new();
     let programs = |setting: Setting| -> Lane {
@@ -167,7 +166,7 @@ fn of_kernel(project: &Project, setting: Setting) -> Lane<'_> {
     })
 }
 
-/// Runs the lanes in the order of their start: a report of each worker's.
+/// Runs the lanes in the order of their start; returns a report for each worker.
 fn run<'a>(options: &'a TestOptions, lanes: Vec<Lane>) -> Vec<Report<'a>> {
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let workers = (workers + 1).min(lanes.len());

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Numbers that look random (Marsaglia's xorshift64 with a multiplication at the end).
+/// Pseudo-random numbers (Marsaglia's xorshift64 with a multiplication at the end).
 pub struct Random(u64);
 
 impl Random {
@@ -47,14 +47,14 @@ const NOTHING: u32 = 4;
 /// Words of a tree's header (section 5.2).
 const HEADER_WORDS: usize = 10;
 
-/// Properties that a kernel has to believe: it would wait for a clock that is said to be slow.
+/// Properties that a kernel has to believe: it would wait for a clock that claims to be slow.
 const BELIEVED: [&str; 1] = ["timebase-frequency"];
 
 /// The parts of a tree, by offset.
 struct Parts {
     structure: Range<usize>,
     nodes: Vec<Range<usize>>,
-    /// Each with where its value is.
+    /// Each with the range of its value.
     properties: Vec<(Range<usize>, Range<usize>)>,
 }
 
@@ -68,7 +68,7 @@ fn put(bytes: &mut [u8], at: usize, value: u32) {
 }
 
 impl Parts {
-    /// The parts of a tree that is well formed.
+    /// The parts of a well-formed tree.
     fn of(tree: &[u8]) -> Self {
         let start = word(tree, 8) as usize;
         let end = start + word(tree, 36) as usize;
@@ -102,7 +102,7 @@ impl Parts {
     }
 }
 
-/// Takes the unused room off the end of a tree, which damage would mostly hit.
+/// Removes the unused space at the end of a tree, which most damage would otherwise hit.
 pub fn trim(tree: &mut Vec<u8>) {
     let end = |start: usize, size: usize| word(tree, start) as usize + word(tree, size) as usize;
     // Offsets and sizes of the structure and of the strings.
@@ -111,7 +111,7 @@ pub fn trim(tree: &mut Vec<u8>) {
     put(tree, 4, end as u32);
 }
 
-/// Damages a tree in one way or a few, and says how.
+/// Damages a tree in one or a few ways; also returns a description.
 pub fn tree(original: &[u8], random: &mut Random) -> (Vec<u8>, String) {
     let parts = Parts::of(original);
     let mut tree = original.to_vec();
@@ -181,8 +181,8 @@ fn name_of(bytes: &[u8], at: usize) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// Damages an archive in one way or a few, and says how. Headers and names are hit more often than
-/// files.
+/// Damages an archive in one or a few ways; also returns a description. Headers and names are hit
+/// more often than files.
 pub fn archive(original: &[u8], random: &mut Random) -> (Vec<u8>, String) {
     const MAGIC: &[u8] = b"070701";
     const HEADER: usize = 110;
@@ -230,7 +230,7 @@ pub fn archive(original: &[u8], random: &mut Random) -> (Vec<u8>, String) {
 mod tests {
     use super::{Parts, Random, archive, tree, word};
 
-    /// A root with one property and one node with another.
+    /// A root with one property, and one node with another.
     fn small() -> Vec<u8> {
         let strings = b"reg\0";
         let structure: [u32; 15] = [

@@ -16,11 +16,11 @@ use super::command::{differs, run_script};
 use crate::arch::Arch;
 use crate::project::Project;
 
-/// Bytes that a server here sends, and gets.
+/// The number of bytes that a server here sends and receives.
 const BODY: usize = 1 << 20;
-/// Bytes of a file that comes by datagrams.
+/// The number of bytes in a file that is sent in datagrams.
 const FILE: usize = 20_000;
-/// How long a machine may take to serve.
+/// The time limit for a machine to start serving.
 const PATIENCE: Duration = Duration::from_secs(120);
 const SET_UP: &str = "ifconfig eth0 | grep -o 'inet addr:[0-9.]*'
     route -n | grep UG | sed 's/  */ /g'
@@ -65,7 +65,7 @@ fn body() -> Vec<u8> {
     (0..BODY).map(|at| b'a' + (at * 7 % 23) as u8).collect()
 }
 
-/// A file that the guest has as `/body`, until this goes.
+/// A file that the guest has as `/body`, until this is dropped.
 struct Copied(PathBuf);
 
 impl Copied {
@@ -122,7 +122,7 @@ fn serve(mut client: TcpStream) -> std::io::Result<()> {
     client.write_all(&body())
 }
 
-/// A megabyte to a server here, which says how much came.
+/// A megabyte is sent to a server here, which reports how much it received.
 fn send(project: &Project, arch: Arch) -> Result<Option<String>> {
     let (listener, port) = listen()?;
     let server = thread::spawn(move || -> std::io::Result<usize> {
@@ -145,9 +145,9 @@ fn send(project: &Project, arch: Arch) -> Result<Option<String>> {
     Ok((came != BODY).then(|| format!("{came} bytes came")))
 }
 
-/// Nobody has the port, which the client is told.
+/// Nobody has the port; the client gets an error.
 fn refused(project: &Project, arch: Arch) -> Result<Option<String>> {
-    // A socket has it that does not listen.
+    // A socket that does not listen has the port.
     let held = socket(AddressFamily::INET, SocketType::STREAM, None)?;
     bind(&held, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
     let port = SocketAddrV4::try_from(getsockname(&held)?)?.port();
@@ -175,7 +175,7 @@ fn datagrams(project: &Project, arch: Arch) -> Result<Option<String>> {
     Ok(differs(&output, "same\n"))
 }
 
-/// Answers a request for a file by its first block, and each acknowledgment by the next.
+/// Answers a request for a file with its first block, and each acknowledgment with the next one.
 fn tell_file(socket: &UdpSocket) -> std::io::Result<()> {
     const BLOCK: usize = 512;
     let (mut bytes, body) = ([0; 1024], body());
@@ -194,9 +194,9 @@ fn tell_file(socket: &UdpSocket) -> std::io::Result<()> {
     }
 }
 
-/// A server in the guest is reached by a port of this machine.
+/// A server in the guest is reached through a port of this machine.
 fn port(project: &Project, arch: Arch) -> Result<Option<String>> {
-    // Connections of other programs do not get one of these meanwhile.
+    // Keeps connections of other programs from getting one of these ports meanwhile.
     let (_, any) = listen()?;
     let mut ports = 20_000 + any % 10_000..32_000;
     let here = ports.find(|&port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok());
@@ -218,7 +218,7 @@ fn port(project: &Project, arch: Arch) -> Result<Option<String>> {
     Ok(differs(&output, "asked\n").or(wrong))
 }
 
-/// Asks the guest; `None` as long as nobody serves.
+/// Asks the guest; `None` as long as there is no server.
 fn ask(port: u16) -> Option<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;

@@ -24,11 +24,11 @@ use crate::session::{Event, Session};
 use crate::toolchain;
 use crate::vm;
 
-/// Seconds that one case may take.
+/// The time limit for one case in seconds.
 const LIMIT: u64 = 240;
-/// Another number of seconds: a mutant that hangs is not waited for so long.
+/// Overrides it: a mutant that hangs need not be waited for so long.
 pub const LIMIT_VARIABLE: &str = "STILE_CASE_SECONDS";
-/// How long a machine may take until its first case starts.
+/// The time limit for a machine until its first case starts.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
 
 /// Runs the cases on one machine and compares.
@@ -99,11 +99,11 @@ pub fn record(project: &Project, options: &TestOptions, cases: Vec<Case>) -> Res
 pub struct Outcome {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
-    /// How it ended, or why that is not known.
+    /// How it ended, or why that is unknown.
     pub end: Result<String, String>,
 }
 
-/// The difference between the result of a case and the expected one; `None` where there is none.
+/// The difference of a case's result from the expected one; `None` if there is none.
 fn compare(case: &Case, outcome: &Outcome) -> Option<String> {
     let stderr = String::from_utf8_lossy(&outcome.stderr);
     let end = match &outcome.end {
@@ -133,7 +133,7 @@ fn compare(case: &Case, outcome: &Outcome) -> Option<String> {
 }
 
 /// Runs the cases in as few boots as possible: a machine that dies or hangs is started again with
-/// the cases left. Returns the lock orders that checked kernels learned.
+/// the remaining cases. Returns the lock orders that checked kernels have seen.
 fn run(
     project: &Project,
     kernel: &Kernel,
@@ -143,7 +143,7 @@ fn run(
 ) -> Result<String> {
     let mut lockdep = String::new();
     let needs = |case: &Case| (case.packages.clone(), case.memory.clone());
-    // A disk is empty once.
+    // A disk is only empty once.
     let alike = |one: &&Case, other: &&Case| {
         needs(one) == needs(other) && one.disk.is_none() && other.disk.is_none()
     };
@@ -153,7 +153,7 @@ fn run(
     Ok(lockdep)
 }
 
-/// How long one case may take.
+/// The time limit for one case.
 fn limit() -> Duration {
     let asked = env::var(LIMIT_VARIABLE).ok();
     let seconds = asked.and_then(|seconds| seconds.parse().ok());
@@ -236,7 +236,7 @@ pub fn collect(session: &mut Session, deadline: Instant) -> Outcome {
     }
 }
 
-/// Boots a machine that runs the cases, with `more` words for QEMU.
+/// Boots a machine that runs the cases, with `more` arguments for QEMU.
 pub fn boot(
     project: &Project,
     kernel: &Kernel,

@@ -12,21 +12,21 @@ use super::command::command;
 use crate::arch::Arch;
 use crate::project::Project;
 
-/// The file that the guest wants made in QEMU's working directory.
+/// The file that the guest tries to create in QEMU's working directory.
 const FILE: &str = "made-by-a-guest";
-/// Its name for SYS_OPEN (Arm IHI 0100): how it is opened ("w"), and the name's length.
+/// The mode ("w") and the length of its name for SYS_OPEN (Arm IHI 0100).
 const OPEN: [u64; 2] = [4, FILE.len() as u64];
 
-/// Where the guests' parts stand in them: the magic number of Linux's boot protocol, code, the
-/// block for SYS_OPEN, its name, and where an arm64 guest goes for an exception if its vectors are
-/// at its start.
+/// The offsets of the guests' parts: the magic number of Linux's boot protocol, code, the block for
+/// SYS_OPEN, its name, and the address to which an exception of an arm64 guest goes if its vectors
+/// are at its start.
 const MAGIC: usize = 0x38;
 const START: usize = 0x40;
 const BLOCK: usize = 0x98;
 const NAME: usize = 0xb0;
 const EXCEPTION: usize = 0x200;
 
-/// An arm64 guest that calls SYS_OPEN and turns its machine off, either way.
+/// An arm64 guest that calls SYS_OPEN, and turns its machine off in either case.
 const ARM64: [u32; 8] = [
     0x10ff_fe00, // adr x0, 0
     0xd518_c000, // msr vbar_el1, x0
@@ -68,7 +68,7 @@ const RISCV64: [u32; 22] = [
     0x0000_0013, // nop
 ];
 
-/// Boots the guest in each way that there is.
+/// Boots the guest in every possible way.
 pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
     let folder = project.target.join(format!("tmp/guest-{}", arch.debian()));
     let guest = folder.join("guest");
@@ -106,7 +106,7 @@ fn run_and_check(
 ) -> Result<()> {
     let output = command.current_dir(folder).stdin(Stdio::null()).output()?;
     let said = String::from_utf8_lossy(&output.stderr);
-    // A kernel that turns its machine off has run no program; a guest may do so.
+    // A kernel that turns its machine off has run no program, but a guest may do so.
     let ended = matches!(output.status.code(), Some(0 | 125)) && !said.contains("QEMU still runs");
     match folder.join(FILE).exists() {
         true => report.failed(name, "a guest made a file of the host's"),
@@ -116,7 +116,7 @@ fn run_and_check(
     Ok(())
 }
 
-/// The guest with a header of Linux's boot protocol, which RISC-V's needs its place and size for.
+/// The guest with a header of Linux's boot protocol, in which RISC-V needs its place and size.
 fn image(arch: Arch) -> Vec<u8> {
     let mut image = vec![0; EXCEPTION + 4 * ARM64_OFF.len()];
     let mut put = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);

@@ -25,17 +25,17 @@ use crate::terminal;
 use crate::toolchain;
 use system::System;
 
-/// A CPU that has VHE, which a hypervisor needs, and that Linux 6.1 knows too.
+/// A CPU with VHE, which a hypervisor needs, that Linux 6.1 also supports.
 pub const CPU: &str = "neoverse-n1";
 /// QEMU's options to start a kernel where it can be a hypervisor.
 pub const HYPERVISOR: [&str; 2] = ["-machine", "virtualization=on"];
-/// Memory of the host beside the guest's, in MiB.
+/// The memory of the host besides the guest's, in MiB.
 const HOST_MEMORY: u64 = 1024;
-/// The guest where nothing else is asked for.
+/// The default guest.
 const GUEST: &str = "linux-6.12";
-/// The tag of a guest's phase 0, after which the others follow (`programs/vmm`).
+/// The tag of a guest's phase 0; the others follow (`programs/vmm`).
 const PHASES: u32 = 256;
-/// Where VMM and guest are in the host.
+/// The folder of the VMM and the guest in the host.
 const FOLDER: &str = "/vm";
 
 /// Options of `vm`.
@@ -47,7 +47,7 @@ pub struct VmOptions {
     /// Memory of the guest
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = mebibytes)]
     pub memory: u64,
-    /// The guest: linux-6.12, linux-6.1 (Debian's), stile, bench (it measures its exits), or a
+    /// The guest: linux-6.12, linux-6.1 (Debian's), stile, bench (which measures its exits), or a
     /// file: a flat image, entered at its first byte, or a Linux Image
     #[arg(long, value_name = "KERNEL", default_value = GUEST)]
     pub guest_kernel: String,
@@ -57,14 +57,15 @@ pub struct VmOptions {
     /// Parameters for the guest's command line
     #[arg(long, value_name = "PARAMS", allow_hyphen_values = true)]
     pub guest_append: Vec<String>,
-    /// Put a Debian package and all that it needs, or a program of lmbench, into the guest that has
+    /// Put a Debian package and its dependencies, or a program of lmbench, into the guest with
     /// busybox
     #[arg(long, value_name = "NAME")]
     pub guest_package: Vec<String>,
     /// Put the source of a Debian package, as its authors released it, into that guest's /usr/src
     #[arg(long, value_name = "NAME")]
     pub guest_source: Vec<String>,
-    /// A disk of the guest: this file as it is now, which what the guest writes does not change
+    /// A disk of the guest: the present content of this file, which the guest's writes do not
+    /// change
     #[arg(long, value_name = "FILE")]
     pub disk: Vec<PathBuf>,
     /// The kernel that runs the guest: stile, linux-6.12, linux-6.1 (Debian's), or a file
@@ -73,7 +74,7 @@ pub struct VmOptions {
     /// Number of CPUs below the guest, 1 to 64
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub smp: u32,
-    /// Choose a policy of Stile; an unknown one lists those there are
+    /// Choose a policy of Stile; an unknown one lists all policies
     #[arg(long, value_name = "POLICY=VALUE")]
     pub set: Vec<String>,
     /// Parameters for the command line of the kernel that runs the guest
@@ -82,14 +83,14 @@ pub struct VmOptions {
     /// When the guest is off, print the crossings it made on stderr
     #[arg(long, value_enum, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     pub count: Option<CountFormat>,
-    /// When the guest is off, print on stderr what the kernel that runs it counted of its exits
+    /// When the guest is off, print on stderr the exits that the kernel that runs it has counted
     #[arg(long)]
     pub exits: bool,
     /// When the guest is off, print on stderr how many instructions the kernel that runs it
-    /// executed meanwhile, and how many its own kernel
+    /// executed meanwhile, and how many the guest's own kernel
     #[arg(long, requires = "icount")]
     pub instructions: bool,
-    /// Let the machine's time be its instructions, so that two runs print the same
+    /// Count instructions as the machine's time, so that two runs print the same
     #[arg(long)]
     pub icount: bool,
     /// End the machine after this time, with status 124
@@ -98,13 +99,13 @@ pub struct VmOptions {
     /// Write the kernel's log to this file
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// A program of the guest that has busybox, and its arguments; by default a shell, or a short
-    /// session where there is no terminal
+    /// A program of the guest with busybox, and its arguments; by default a shell, or a short
+    /// session if there is no terminal
     #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
 }
 
-/// Parses a size that is a whole number of MiB: how many.
+/// Parses a size that is a whole number of MiB; returns that number.
 fn mebibytes(text: &str) -> Result<u64, String> {
     let parse = || {
         let (number, factor) = match text.strip_suffix('G') {
@@ -119,7 +120,7 @@ fn mebibytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "a size is an even number of M, or a number of G".into())
 }
 
-/// Boots a kernel, in it the VMM, and in that the guest: the status that the guest left when it
+/// Boots a kernel with the VMM and the guest; returns the status that the guest left when it
 /// powered off.
 pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
     options
@@ -196,8 +197,8 @@ pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
     Ok(status)
 }
 
-/// Prints the instructions executed while the VMM ran: at EL2 by the kernel below, and at EL1 by
-/// the guest's; in all, and by the phases that the guest marked.
+/// Prints the instructions executed while the VMM ran, at EL2 by the kernel below and at EL1 by the
+/// guest's: the totals, and those of the phases that the guest marked.
 fn print_instructions(counted: &Counted) {
     let kinds = [
         ("host_instructions", "instructions.el2"),
@@ -215,7 +216,7 @@ fn print_instructions(counted: &Counted) {
     }
 }
 
-/// Puts the VMM and the files of its guest into the host's tree; returns the VMM's command line.
+/// Adds the VMM and the files of its guest to the host's tree; returns the VMM's command line.
 fn vmm_command(
     project: &Project,
     options: &VmOptions,
@@ -243,7 +244,7 @@ fn vmm_command(
             interactive,
         )?
     {
-        // Its console is the virtio console, and the other one carries its log.
+        // Its console is the virtio console; the other one carries its log.
         words.push("--log".into());
         if !interactive {
             words.push("--no-reboot".into());
@@ -267,7 +268,7 @@ fn vmm_command(
     Ok(words)
 }
 
-/// The words for the guest that measures, with this many virtual CPUs.
+/// The VMM's arguments for the guest that measures, with this many virtual CPUs.
 pub fn measuring_vmm(
     project: &Project,
     tree: &mut Initramfs,
@@ -280,8 +281,8 @@ pub fn measuring_vmm(
     Ok(words)
 }
 
-/// Puts the VMM and a Linux guest into a tree, for scripts to run: `vmm` in `PATH`, and in
-/// `/vm` the guest's kernel, archive and parameters.
+/// Adds the VMM and a Linux guest to a tree for scripts to run: `vmm` in `PATH`, and in `/vm` the
+/// guest's kernel, archive and parameters.
 pub fn add_guest(project: &Project, tree: &mut Initramfs) -> Result<()> {
     let system = System::from_option(GUEST);
     bare_vmm(project, tree, &system.image(project)?, 1)?;
@@ -297,7 +298,7 @@ fn place(name: &str) -> String {
     format!("{FOLDER}/{name}")
 }
 
-/// The VMM and the guest's kernel, and the words that every command line begins with.
+/// The VMM and the guest's kernel, and the arguments that every command line begins with.
 fn bare_vmm(
     project: &Project,
     tree: &mut Initramfs,

@@ -16,14 +16,14 @@ use crate::toolchain;
 
 /// PID 1 of a guest.
 const INIT: &str = include_str!("init.sh");
-/// The program of a guest where none is named and there is no terminal.
+/// The program of a guest if none is named and there is no terminal.
 const TOUR: &str = include_str!("tour.sh");
 
-/// The command line of a Linux guest: it is quiet, and a panic is a reset.
+/// The command line of a Linux guest, which makes it quiet, and reset after a panic.
 pub const PARAMETERS: &str =
     "console=ttyAMA0 rdinit=/init quiet loglevel=1 panic=-1 cryptomgr.notests=1";
 
-/// Modules that a Linux guest loads, in order: its devices, and streams to the VMM.
+/// The modules that a Linux guest loads, in order: its devices, and streams to the VMM.
 const MODULES: [&str; 7] = [
     "drivers/virtio/virtio_mmio",
     "drivers/char/virtio_console",
@@ -38,9 +38,9 @@ const MODULES: [&str; 7] = [
 pub enum System {
     /// The guest that measures its exits.
     Bench,
-    /// A stock kernel, which is given a file tree.
+    /// A stock kernel, which gets a file tree.
     Linux(String),
-    /// This checkout's, with the same tree.
+    /// The kernel of this checkout, with the same tree.
     Stile,
     /// A flat image or a Linux Image.
     File(PathBuf),
@@ -77,7 +77,7 @@ pub fn bench(project: &Project) -> Result<PathBuf> {
     )?)
 }
 
-/// The files and parameters of a guest beside its kernel.
+/// The files and parameters of a guest besides its kernel.
 pub struct Files {
     /// Its initial archive.
     pub archive: Vec<u8>,
@@ -85,9 +85,9 @@ pub struct Files {
     pub parameters: &'static str,
 }
 
-/// The files of a guest that runs `program`, with these packages and programs of lmbench, and
-/// sources of packages; without a program a shell on a terminal, else the tour. None where the
-/// guest is not one that is known.
+/// The files of a guest that runs `program`, with these packages, programs of lmbench, and sources
+/// of packages; without a program a shell on a terminal, otherwise the tour. None if the guest is
+/// unknown.
 pub fn files(
     project: &Project,
     system: &System,
