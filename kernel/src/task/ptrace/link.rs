@@ -132,7 +132,10 @@ pub fn attach(tid: i32, seized: bool, options: usize) -> Result<()> {
         return Err(Errno::EIO);
     }
     check_options(options)?;
-    let thread = pid_table::thread(tid).ok_or(Errno::ESRCH)?;
+    let thread = pid_table::thread(tid).ok_or_else(|| match pid_table::process_of(tid) {
+        Some(_zombie) => Errno::EPERM,
+        None => Errno::ESRCH,
+    })?;
     if Arc::ptr_eq(thread.process(), current().process()) || thread.space().is_none() {
         return Err(Errno::EPERM);
     }

@@ -204,6 +204,24 @@ unsafe fn refused() {
             ptrace(libc::PTRACE_SEIZE as u32, libc::getppid(), 0, 1 << 30),
         );
         tell("an odd request", ptrace(0x9999, libc::getpid(), 0, 0));
+        let ended = libc::fork();
+        if ended == 0 {
+            libc::_exit(0);
+        }
+        let mut info = std::mem::zeroed();
+        libc::waitid(
+            libc::P_PID,
+            ended as u32,
+            &mut info,
+            libc::WEXITED | libc::WNOWAIT,
+        );
+        for (what, request) in [
+            ("attach to a zombie", libc::PTRACE_ATTACH),
+            ("detach from it", libc::PTRACE_DETACH),
+        ] {
+            tell(what, ptrace(request as u32, ended, 0, 0));
+        }
+        libc::waitpid(ended, std::ptr::null_mut(), 0);
     }
 }
 
