@@ -107,9 +107,18 @@ impl File {
         ops: Arc<dyn FileOps>,
         flags: OpenFlags,
     ) -> Result<Arc<Self>> {
+        Self::with_count(path, ops, flags, Counted::new()?)
+    }
+
+    /// The same, where the file was counted before.
+    pub fn with_count(
+        path: impl Into<Path>,
+        ops: Arc<dyn FileOps>,
+        flags: OpenFlags,
+        counted: Counted,
+    ) -> Result<Arc<Self>> {
         const KEPT: u32 = !(O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC);
         let path = path.into();
-        let counted = Counted::new()?;
         if let Some(mount) = path.mount() {
             mount.used();
         }

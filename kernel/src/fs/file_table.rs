@@ -36,7 +36,7 @@ pub fn set_most_open(most: usize) {
 }
 
 /// The count of an open file, as long as it lives.
-pub(super) struct Counted;
+pub struct Counted;
 
 impl Counted {
     /// Counts one more; ENFILE if there are too many.

@@ -9,6 +9,7 @@ use super::socket_table;
 use super::wait::Wait;
 use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps, OpenFlags};
+use crate::fs::file_table::Counted;
 use crate::fs::inode::{Attr, Inode, Kind, SetAttr};
 use crate::fs::io::{Sink, Source};
 use crate::fs::path::Path;
@@ -429,6 +430,11 @@ impl Inode for Node {
 
 /// Opens a socket; `flags` may have O_NONBLOCK.
 pub fn open(socket: Arc<dyn Socket>, flags: u32) -> Result<Arc<File>> {
+    open_counted(socket, flags, Counted::new()?)
+}
+
+/// The same, where the file was counted before.
+pub fn open_counted(socket: Arc<dyn Socket>, flags: u32, counted: Counted) -> Result<Arc<File>> {
     let Base { number, attr, .. } = socket.base();
     // The inode of an accepted socket was created by the connecting thread.
     let [uid, gid] = current().with_credentials(|who| [who.fsuid, who.fsgid].map(Some));
@@ -441,7 +447,7 @@ pub fn open(socket: Arc<dyn Socket>, flags: u32) -> Result<Arc<File>> {
     let flags = OpenFlags(O_RDWR | flags & O_NONBLOCK);
     let reader = socket.base().reader.clone();
     socket_table::enter(&socket)?;
-    let file = File::with_ops(dentry, try_arc(SocketFile(socket))?, flags)?;
+    let file = File::with_count(dentry, try_arc(SocketFile(socket))?, flags, counted)?;
     *reader.file.lock() = Arc::downgrade(&file);
     Ok(file)
 }

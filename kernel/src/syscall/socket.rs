@@ -4,10 +4,11 @@ use super::path::{check_flags, opened};
 use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::fs::fdtable::Reserved;
+use crate::fs::file_table::Counted;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::net::address::{Address, Name};
 use crate::net::netlink::{LIST_MEMBERSHIPS, SOL_NETLINK};
-use crate::net::socket::{Socket, SocketFile, open};
+use crate::net::socket::{Socket, SocketFile, open, open_counted};
 use crate::net::{self, options};
 use crate::task::current;
 use alloc::sync::Arc;
@@ -97,12 +98,13 @@ pub fn accept4(fd: i32, address: usize, len: usize, flags: u32) -> Result<usize>
     let (file, socket) = socket_file(fd)?;
     check_flags(flags, FLAGS)?;
     let wait = socket.receive_wait(&file, 0);
-    // Without a descriptor for it, the connection stays in the backlog.
+    // Without a descriptor and a file for it, the connection stays in the backlog.
     let fd = current().files().reserve()?;
+    let counted = Counted::new()?;
     let accepted = socket.accept(&wait)?;
     let peer = accepted.peer().unwrap_or(Name::Unnamed);
     let domain = accepted.base().domain;
-    let opened = open(accepted, flags)?;
+    let opened = open_counted(accepted, flags, counted)?;
     Address::of(&peer, domain).write(address, len)?;
     Ok(fd.install(opened, flags & O_CLOEXEC != 0) as usize)
 }

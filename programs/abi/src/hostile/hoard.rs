@@ -1,6 +1,8 @@
 //! Taking more than a user's share of kernel resources: this user is refused, others are not.
 
 use std::ffi::{CStr, CString};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
 use libc::{F_GETPIPE_SZ, F_SETPIPE_SZ, RLIMIT_NOFILE, rlimit};
 
@@ -302,8 +304,15 @@ unsafe fn files() {
         let child = libc::fork();
         if child == 0 {
             become_user();
+            let name = SocketAddr::from_abstract_name("hoard").unwrap();
+            let server = UnixListener::bind_addr(&name).unwrap();
+            let _client = UnixStream::connect_addr(&name).unwrap();
+            let one = open();
             let refused = (0..10_000).any(|_| open() < 0);
             tell_ok("a file too many", !refused);
+            tell_ok("no file for a connection", server.accept().is_ok());
+            libc::syscall(libc::SYS_close_range, one, one + 99, 0);
+            tell_ok("the same connection", server.accept().is_ok());
             libc::write(ready[1], c"".as_ptr().cast(), 1);
             loop {
                 libc::pause();
