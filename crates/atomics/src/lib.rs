@@ -9,15 +9,15 @@ pub use core::{hint::spin_loop, sync::atomic::*};
 #[cfg(loom)]
 pub use loom::{sync::atomic::*, thread::yield_now as spin_loop};
 
-/// Stands between a `SeqCst` store and a `SeqCst` load whose order matters. It is no instruction:
-/// loom takes such accesses for `AcqRel` ones, and needs the fence instead.
+/// Placed between a `SeqCst` store and a `SeqCst` load whose order matters. It is no instruction:
+/// loom treats such accesses as `AcqRel`, and needs the fence instead.
 #[inline(always)]
 pub fn seq_cst() {
     #[cfg(loom)]
     fence(Ordering::SeqCst);
 }
 
-/// A `const fn`; with loom, whose atomics have no constant constructor, a plain one.
+/// A `const fn`; a plain one with loom, whose atomics have no constant constructor.
 #[cfg(not(loom))]
 #[macro_export]
 macro_rules! const_fn {
@@ -26,14 +26,14 @@ macro_rules! const_fn {
     };
 }
 
-/// A plain `fn`; without loom a `const` one.
+/// A plain `fn`; a `const` one without loom.
 #[cfg(loom)]
 #[macro_export]
 macro_rules! const_fn {
     ($($function:tt)*) => { $($function)* };
 }
 
-/// An array of equal elements, constant where its elements are.
+/// An array of equal elements, which is constant if its elements are.
 #[cfg(not(loom))]
 #[macro_export]
 macro_rules! array {

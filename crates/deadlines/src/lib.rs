@@ -7,16 +7,15 @@ extern crate alloc;
 
 use alloc::vec::Vec;
 
-/// Members by due time, the earliest first; those of the same time in the order in which they came.
+/// Members ordered by due time; those with the same time are ordered by insertion.
 pub struct Deadlines<T> {
     /// No member is due before the one at half its index.
     heap: Vec<Member<T>>,
-    /// Where in the heap the member of each ticket stands; of a ticket that is free, the next free
-    /// one.
+    /// By ticket: the index of its member in the heap; for a free ticket, the next free one.
     places: Vec<usize>,
-    /// The first ticket that is free.
+    /// The first free ticket.
     free: usize,
-    /// How many ever came.
+    /// The number of members added so far.
     came: u64,
 }
 
@@ -33,7 +32,7 @@ impl<T> Member<T> {
     }
 }
 
-/// The handle by which a member is removed.
+/// A handle for removing a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     place: usize,
@@ -54,7 +53,7 @@ impl<T> Default for Deadlines<T> {
 }
 
 impl<T> Deadlines<T> {
-    /// Nothing.
+    /// An empty heap.
     pub const fn new() -> Self {
         Deadlines {
             heap: Vec::new(),
@@ -64,13 +63,13 @@ impl<T> Deadlines<T> {
         }
     }
 
-    /// When the first is due.
+    /// When the first member is due.
     pub fn first(&self) -> Option<u64> {
         self.heap.first().map(|first| first.due)
     }
 
-    /// When the member is due that stands at place `at` just now, and it. The first is at 0; the
-    /// others are in no order.
+    /// The member that is now at index `at`, and when it is due. The first is at 0; the others are
+    /// in no particular order.
     pub fn get(&self, at: usize) -> Option<(u64, &T)> {
         self.heap.get(at).map(|member| (member.due, &member.what))
     }
@@ -99,13 +98,13 @@ impl<T> Deadlines<T> {
         Ok(Ticket { place, number })
     }
 
-    /// Takes out the first if it is due by `now`.
+    /// Takes out the first member if it is due by `now`.
     pub fn take_due(&mut self, now: u64) -> Option<T> {
         let is_due = self.first()? <= now;
         is_due.then(|| self.take_at(0)).flatten()
     }
 
-    /// Takes out the member with that ticket, if it is there.
+    /// Takes out the member with this ticket, if it is still there.
     pub fn remove(&mut self, ticket: Ticket) -> Option<T> {
         let at = *self.places.get(ticket.place)?;
         let is_it =
@@ -142,7 +141,7 @@ impl<T> Deadlines<T> {
         self.places[self.heap[at].place] = at;
     }
 
-    /// Moves the member at `at` behind the members that are due earlier; returns its new place.
+    /// Moves the member at `at` after the members that are due earlier; returns its new index.
     fn sink(&mut self, mut at: usize) -> usize {
         let len = self.heap.len();
         loop {

@@ -13,19 +13,19 @@ use core::mem::replace;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-/// There was no memory to grow in.
+/// There was not enough memory to grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
-/// Buckets of the old table that an insertion looks at. Twice as many members as were there find
-/// room in the new one, so all have moved long before it is full.
+/// The number of old buckets that an insertion visits. The new table has room for twice as many
+/// members, so all have moved long before it is full.
 const STEP: usize = 32;
 
 /// The table.
 pub struct HashMap<K, V, S> {
-    /// Has room for all that is still in `old`.
+    /// Has room for all members that are still in `old`.
     table: HashTable<(K, V)>,
-    /// Members that have not moved yet: in the buckets below `left`.
+    /// Members that have not moved yet, in the buckets below `left`.
     old: HashTable<(K, V)>,
     left: usize,
     hasher: S,
@@ -42,22 +42,22 @@ impl<K, V, S> HashMap<K, V, S> {
         }
     }
 
-    /// The hasher of the keys.
+    /// The hasher for keys.
     pub fn hasher(&self) -> &S {
         &self.hasher
     }
 
-    /// How many members there are.
+    /// The number of members.
     pub fn len(&self) -> usize {
         self.table.len() + self.old.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no members.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All members, in no order.
+    /// All members, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         let all = self.table.iter().chain(self.old.iter());
         all.map(|(key, value)| (key, value))
@@ -79,12 +79,12 @@ impl<K, V, S> HashMap<K, V, S> {
         self.iter().map(|(_, value)| value)
     }
 
-    /// All values, mutable.
+    /// All values, mutably.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.iter_mut().map(|(_, value)| value)
     }
 
-    /// All values, one by one: the caller may pause in between.
+    /// All values, one by one, so that the caller may pause in between.
     pub fn into_values(self) -> impl Iterator<Item = V> {
         let all = self.table.into_iter().chain(self.old);
         all.map(|(_, value)| value)
@@ -109,7 +109,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
         }
     }
 
-    /// The value of `key`, mutable.
+    /// The value of `key`, mutably.
     #[inline]
     pub fn get_mut<Q: Eq + Hash + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
@@ -128,7 +128,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
         }
     }
 
-    /// Whether `key` has anything.
+    /// Whether `key` has a value.
     #[inline]
     pub fn contains_key<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
     where
@@ -137,7 +137,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
         self.get(key).is_some()
     }
 
-    /// Makes room for so many more members.
+    /// Makes room for `more` members.
     ///
     /// # Errors
     /// [`NoMemory`].
@@ -155,9 +155,9 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
         let len = self.len();
         let wanted = len.saturating_add(more).max(2 * len);
         let mut larger = HashTable::new();
-        // The table is empty: nothing is hashed.
+        // The table is empty, so nothing is hashed.
         larger.try_reserve(wanted, |_| 0).map_err(|_| NoMemory)?;
-        // Nothing is left, unless room was made for many at once.
+        // Nothing is left, unless room for many members was reserved at once.
         while self.left > 0 {
             self.step();
         }
@@ -184,7 +184,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
         }
     }
 
-    /// Adds a member, in room that there is; returns the old value of the key.
+    /// Adds a member, for which there must be room; returns the old value of the key.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         if self.left > 0 {
             self.step();
@@ -205,7 +205,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
         }
     }
 
-    /// The value of `key`: a new one, in room that there is, if it had none.
+    /// The value of `key`; if it had none, a new one, for which there must be room.
     pub fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
         if self.left > 0 {
             self.step();
@@ -215,7 +215,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
         if !self.old.is_empty()
             && let Ok(entry) = self.old.find_entry(hash, |(known, _)| *known == key)
         {
-            // The member moves at once, since it is in use.
+            // The member moves at once, since it is used now.
             let (member, _) = entry.remove();
             put(table, hasher, member);
         }
@@ -223,7 +223,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
         &mut entry.or_insert_with(|| (key, make())).into_mut().1
     }
 
-    /// Takes a member out.
+    /// Removes a member.
     #[inline]
     pub fn remove<Q: Eq + Hash + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
@@ -240,8 +240,8 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
         }
     }
 
-    /// Removes the members that `keep` refuses from some buckets, beginning at `from`. Returns the
-    /// bucket to continue at: repeated calls reach all.
+    /// Removes the members that `keep` rejects from some buckets, starting at `from`. Returns the
+    /// bucket to continue with: repeated calls reach all.
     pub fn retain_from(&mut self, from: usize, keep: impl Fn(&K, &V) -> bool) -> usize {
         let buckets = self.table.num_buckets();
         let from = if from < buckets { from } else { 0 };
@@ -257,7 +257,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
     }
 }
 
-/// The value of `key` in an old table, which mostly there is not.
+/// The value of `key` in an old table, which usually does not exist.
 #[cold]
 #[inline(never)]
 fn get_in<'t, K: Borrow<Q>, V, Q: Eq + ?Sized>(
@@ -291,7 +291,7 @@ fn remove_from<K: Borrow<Q>, V, Q: Eq + ?Sized>(
     Some(found.ok()?.remove().0.1)
 }
 
-/// Adds a member that is in no table, for which there is room.
+/// Adds a member that is in no table and for which there is room.
 fn put<K: Hash, V>(table: &mut HashTable<(K, V)>, hasher: &impl BuildHasher, member: (K, V)) {
     table.insert_unique(hasher.hash_one(&member.0), member, rehash(hasher));
 }

@@ -19,31 +19,30 @@ mod pace;
 
 pub use pace::Pace;
 
-/// There was no memory to grow in.
+/// There was not enough memory to grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
 /// A socket that is in flight, or that holds one in flight.
 struct Node<T, S> {
-    /// The name by which the owner of the graph knows it; `None` while it only holds others.
+    /// The owner's handle of it; `None` while it only holds others.
     item: Option<T>,
-    /// How often it is in flight, and how many of these times from outside the part that is being
-    /// examined.
+    /// How often it is in flight, and how many of these are from outside the part being examined.
     count: usize,
     outside: usize,
-    /// The sockets that wait in it, and how often each.
+    /// The sockets that wait in it, and how often each does.
     held: HashMap<u64, usize, S>,
     reached: bool,
 }
 
-/// The sockets in flight: each waits in others.
+/// The sockets in flight, each of which waits in others.
 pub struct Graph<T, S> {
     nodes: HashMap<u64, Node<T, S>, S>,
     edges: usize,
 }
 
 impl<T, S: BuildHasher + Clone> Graph<T, S> {
-    /// Nobody waits.
+    /// An empty graph.
     pub const fn new(hasher: S) -> Self {
         Graph {
             nodes: HashMap::with_hasher(hasher),
@@ -51,17 +50,17 @@ impl<T, S: BuildHasher + Clone> Graph<T, S> {
         }
     }
 
-    /// How many wait altogether.
+    /// The total number of waiting sockets.
     pub fn len(&self) -> usize {
         self.edges
     }
 
-    /// Whether nobody waits.
+    /// Whether no socket waits.
     pub fn is_empty(&self) -> bool {
         self.edges == 0
     }
 
-    /// Whether `holder` is in flight itself: a socket added to it may close a circle.
+    /// Whether `holder` is in flight itself, so that adding a socket to it may close a cycle.
     pub fn is_in_flight(&self, holder: u64) -> bool {
         self.nodes.get(&holder).is_some_and(|node| node.count > 0)
     }
@@ -73,7 +72,7 @@ impl<T, S: BuildHasher + Clone> Graph<T, S> {
             .is_some_and(|node| node.held.contains_key(&held))
     }
 
-    /// From now on `held` waits in `holder`, once more than before. Without memory nothing changes.
+    /// Records that `held` waits in `holder` once more. Without memory nothing changes.
     pub fn add(&mut self, holder: u64, held: u64, item: T) -> Result<(), NoMemory> {
         self.nodes.try_reserve(2).map_err(|_| NoMemory)?;
         if self.node(holder).held.try_reserve(1).is_err() {
@@ -99,7 +98,7 @@ impl<T, S: BuildHasher + Clone> Graph<T, S> {
         })
     }
 
-    /// `held` waits in `holder` once less.
+    /// Records that `held` waits in `holder` once less.
     pub fn remove(&mut self, holder: u64, held: u64) {
         let Some(node) = self.nodes.get_mut(&holder) else {
             return;
@@ -126,9 +125,9 @@ impl<T, S: BuildHasher + Clone> Graph<T, S> {
         }
     }
 
-    /// Hands the unreachable sockets to `found`. `is_open` says of a socket that is in flight so
-    /// many times whether it is open elsewhere too. Returns whether any socket in flight holds
-    /// another, without which there is no circle. Calls `pause` after each step.
+    /// Passes the unreachable sockets to `found`. `is_open` tells whether a socket that is in
+    /// flight this many times is also open elsewhere. Returns whether any socket in flight holds
+    /// another, without which there is no cycle. Calls `pause` after each step.
     pub fn garbage(
         &mut self,
         is_open: impl Fn(&T, usize) -> bool,
@@ -181,13 +180,13 @@ impl<T, S: BuildHasher + Clone> Graph<T, S> {
         Ok(!holders.is_empty())
     }
 
-    /// Hands each socket that waits in `holder` to `act`, and how often it does.
+    /// Calls `act` with each socket that waits in `holder`, and how often it does.
     fn each_held(&mut self, holder: u64, mut act: impl FnMut(u64, &mut Node<T, S>, usize)) {
         let none = HashMap::with_hasher(self.nodes.hasher().clone());
         let Some(node) = self.nodes.get_mut(&holder) else {
             return;
         };
-        // Taken out meanwhile: a socket may wait in itself.
+        // Taken out meanwhile, because a socket may wait in itself.
         let held = replace(&mut node.held, none);
         for (&one, &times) in held.iter() {
             if let Some(node) = self.nodes.get_mut(&one) {

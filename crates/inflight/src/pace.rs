@@ -1,17 +1,17 @@
-//! When to look for garbage while sockets are sent.
+//! Decides when to look for garbage while sockets are sent.
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The pace of collections. Each goes over all sockets in flight, which may be no garbage: the next
-/// is due when a fraction of as many more are in flight, so that the cost for each socket sent is
-/// the same, however many there are.
+/// The pace of collections. Each one visits all sockets in flight, although they may not be
+/// garbage. The next one is due when their number has grown by a fraction, so that the cost per
+/// socket sent stays the same, however many there are.
 pub struct Pace {
     least: usize,
     most: AtomicUsize,
 }
 
 impl Pace {
-    /// Never with no more than `least` on their way.
+    /// Never collects while no more than `least` are in flight.
     pub const fn new(least: usize) -> Self {
         Pace {
             least,
@@ -19,12 +19,12 @@ impl Pace {
         }
     }
 
-    /// Whether `count` on their way are too many.
+    /// Whether `count` in flight are too many.
     pub fn is_due(&self, count: usize) -> bool {
         count > self.most.load(Relaxed)
     }
 
-    /// A look has left `count` on their way.
+    /// Records that a collection has left `count` in flight.
     pub fn looked(&self, count: usize) {
         self.most.store(self.least.max(count + count / 4), Relaxed);
     }
@@ -45,7 +45,7 @@ mod tests {
             }
         }
         assert!(0 < steps && steps <= 5 * sent, "{steps}");
-        // After they are gone it is as before.
+        // After they are gone, the pace is as before.
         pace.looked(10);
         assert!(!pace.is_due(16_000) && pace.is_due(16_001));
     }

@@ -14,40 +14,41 @@
 
 use atomics::{AtomicUsize, Ordering::*, const_fn};
 
-/// In a name: who wrote it took the lock, or tried to, and does not wait.
+/// In a name: its writer took the lock, or tried to, and does not wait.
 const TRIED: usize = 1;
-/// In a name: it says nothing of who wrote it. The holder is unknown until the lock is released.
+/// In a name: the holder is unknown until the lock is released.
 const UNKNOWN: usize = 2;
-/// What a name's low bits may not be.
+/// The bits that must be clear in a name.
 pub const RESERVED: usize = TRIED | UNKNOWN;
 
-/// A lock's word: 0 while it is free. A name is a number of which the bits [`RESERVED`] are clear;
-/// numbers that differ only below `SIZE`, a power of two, name the same.
+/// A lock's word, which is 0 while the lock is free. A name is a number in which the bits
+/// [`RESERVED`] are clear; numbers that differ only below `SIZE`, a power of two, name the same
+/// thread.
 #[derive(Debug)]
 pub struct LockWord<const SIZE: usize>(AtomicUsize);
 
-/// One that found the lock held, and waits.
+/// A waiter, which has found the lock held.
 #[derive(Debug)]
 pub struct Waiter {
     found: usize,
-    /// Whether the word does not have the waiter's name for its waiting any more.
+    /// Whether the word no longer contains the name that the waiter wrote.
     put_away: bool,
 }
 
-/// What a waiter sees.
+/// What a waiter finds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {
-    /// The lock was free, and is the waiter's.
+    /// The lock was free, and the waiter has it now.
     Taken,
-    /// Another holds it.
+    /// Another thread holds it.
     Held,
-    /// The waiter itself holds it: it would wait for ever.
+    /// The waiter itself holds it, and would wait forever.
     Own,
 }
 
 impl<const SIZE: usize> LockWord<SIZE> {
     const_fn! {
-        /// A free lock's.
+        /// The word of a free lock.
         pub fn new() -> Self {
             LockWord(AtomicUsize::new(0))
         }
@@ -83,7 +84,7 @@ impl<const SIZE: usize> LockWord<SIZE> {
         found == 0
     }
 
-    /// Replaces the caller's `name` by what it `found`, if the word still is this name.
+    /// Replaces the caller's `name` by the name that it `found`, if the word still is `name`.
     #[cold]
     #[inline(never)]
     fn put_back(&self, name: usize, found: usize) -> bool {
@@ -96,7 +97,7 @@ impl<const SIZE: usize> LockWord<SIZE> {
             .is_ok()
     }
 
-    /// Looks once whether `own`, which waits, can have the lock.
+    /// Checks once whether `own`, which waits, can have the lock.
     #[inline]
     pub fn look(&self, own: usize, waiter: &mut Waiter) -> Seen {
         if waiter.found & UNKNOWN == 0 && Self::names(waiter.found, own) {
@@ -119,9 +120,9 @@ impl<const SIZE: usize> LockWord<SIZE> {
         Seen::Held
     }
 
-    /// `own` waits no more; true if it has the lock by now.
+    /// Ends the wait of `own`; true if it has the lock by now.
     pub fn give_up(&self, own: usize, waiter: Waiter) -> bool {
-        // Another may put the name back otherwise.
+        // Otherwise another thread may still put the name back.
         !waiter.put_away && self.0.swap(own | UNKNOWN, Acquire) == 0
     }
 
@@ -134,8 +135,9 @@ impl<const SIZE: usize> LockWord<SIZE> {
     /// Releases the lock.
     #[inline(always)]
     pub fn release(&self) {
-        // loom lets exchanges that came before a store overwrite it, which the memory model
-        // excludes: each stands next to what it replaced, and the store after the first of them.
+        // loom lets a store overwrite earlier exchanges, which the memory model forbids: each
+        // exchange is next to the value that it replaced, and so is the store after the first of
+        // them.
         #[cfg(loom)]
         self.0.swap(0, Release);
         #[cfg(not(loom))]

@@ -19,9 +19,10 @@ pub use tree::NoMemory;
 pub struct Lock<O> {
     /// Its holder.
     pub owner: O,
-    /// The process that took it, as F_GETLK reports it.
+    /// The process that took it, for F_GETLK.
     pub process: i32,
-    /// Nobody else may hold one there; otherwise nobody else such an exclusive one.
+    /// Whether no other owner may have a lock there; otherwise no other owner may have an exclusive
+    /// one.
     pub exclusive: bool,
     /// The first byte.
     pub first: u64,
@@ -29,12 +30,12 @@ pub struct Lock<O> {
     pub last: u64,
 }
 
-/// A lock in the order of owners and of their last bytes.
+/// A lock, ordered by owner and then by last byte.
 struct Owned<O>(Lock<O>);
 
 impl<O: Ord + Copy> Member for Owned<O> {
     type Key = (O, u64);
-    /// How many.
+    /// The number of locks.
     type Sum = usize;
 
     fn key(&self) -> (O, u64) {
@@ -50,10 +51,10 @@ impl<O: Ord + Copy> Member for Owned<O> {
     }
 }
 
-/// A lock in the order of first bytes.
+/// A lock, ordered by first byte.
 struct Placed<O> {
     lock: Lock<O>,
-    /// 0, or the number of the promise that it is.
+    /// 0, or the number of the promise.
     promise: u32,
 }
 
@@ -74,7 +75,7 @@ impl<O: Ord + Copy> Member for Placed<O> {
     }
 }
 
-/// A lock that its owner will have, and that stands against others' already.
+/// A lock that its owner will get, and that already conflicts with others.
 pub struct Promise<O>(u64, O, u32);
 
 /// The locks on a file.
@@ -95,15 +96,15 @@ impl<O: Ord + Copy> Default for Locks<O> {
 }
 
 impl<O: Ord + Copy> Locks<O> {
-    /// The memory that a lock takes.
+    /// The memory that a lock takes, in bytes.
     pub const LOCK: usize = Tree::<Owned<O>>::NODE + Tree::<Placed<O>>::NODE;
 
-    /// How many there are.
+    /// The number of locks.
     pub fn len(&self) -> usize {
         self.by_owner.len()
     }
 
-    /// How many `owner` has.
+    /// The number of locks of `owner`.
     pub fn count_of(&self, owner: O) -> usize {
         let before = |is_before: &dyn Fn(O) -> bool| {
             let (mut from, mut to) = (0, self.len());
@@ -119,12 +120,12 @@ impl<O: Ord + Copy> Locks<O> {
         before(&|other| other <= owner) - before(&|other| other < owner)
     }
 
-    /// Whether there are none.
+    /// Whether there are no locks.
     pub fn is_empty(&self) -> bool {
         self.by_owner.is_empty()
     }
 
-    /// All after one in the order of first bytes and owners, or all.
+    /// All locks after `last` in the order of first bytes and owners, or all locks.
     pub fn after(&self, last: Option<&Lock<O>>) -> impl Iterator<Item = &Lock<O>> {
         let next = |key: (u64, O, u32)| self.by_place.from(&(key.0, key.1, key.2 + 1));
         let first = match last {
@@ -135,13 +136,13 @@ impl<O: Ord + Copy> Locks<O> {
         placed.filter(|one| one.promise == 0).map(|one| &one.lock)
     }
 
-    /// The first lock that the owner of `range` holds in it.
+    /// The first lock of the owner of `range` in that range.
     pub fn own(&self, range: &Lock<O>) -> Option<Lock<O>> {
         let own = self.own_from(range.owner, range.first);
         own.filter(|own| own.first <= range.last)
     }
 
-    /// The first of the locks that conflict with `wanted`.
+    /// The first lock that conflicts with `wanted`.
     pub fn conflict(&self, wanted: &Lock<O>) -> Option<&Lock<O>> {
         let against = self
             .by_place
@@ -155,11 +156,11 @@ impl<O: Ord + Copy> Locks<O> {
         (found.owner == owner).then_some(found)
     }
 
-    /// Takes all locks out at once, if they are all `owner`'s.
+    /// Takes all locks out at once, if they all belong to `owner`.
     pub fn take_if_all_of(&mut self, owner: O) -> Option<Self> {
         let of = |owned: Option<&Owned<O>>| owned.is_some_and(|owned| owned.0.owner == owner);
         let is_its = of(self.by_owner.nth(0)) && of(self.by_owner.nth(self.len() - 1));
-        // A promise stands among them, and is not taken back so.
+        // If there is a promise among them, they are not taken out this way.
         let is_all = is_its && self.by_place.len() == self.len();
         is_all.then(|| core::mem::take(self))
     }
@@ -174,7 +175,8 @@ impl<O: Ord + Copy> Locks<O> {
         self.by_place.remove(&(lock.first, lock.owner, 0));
     }
 
-    /// Lets `lock`, against which nothing stands, stand against others' until this is taken back.
+    /// Promises `lock`, which conflicts with no other: others conflict with it until the promise
+    /// ends.
     ///
     /// # Errors
     /// [`NoMemory`].
@@ -185,29 +187,29 @@ impl<O: Ord + Copy> Locks<O> {
         Ok(Promise(lock.first, lock.owner, promise))
     }
 
-    /// A promise is kept, or broken.
+    /// Ends a promise, whether it was kept or not.
     pub fn end(&mut self, promise: Promise<O>) {
         self.by_place.remove(&(promise.0, promise.1, promise.2));
     }
 
-    /// Reserves room for the remains of a cut and for the new lock, so that neither fails half
-    /// done.
+    /// Reserves room for the remains of a split and for the new lock, so that neither fails
+    /// halfway.
     fn reserve(&mut self) -> Result<(), NoMemory> {
         self.by_owner.reserve(2)?;
         self.by_place.reserve(2)
     }
 
-    /// Removes the owner's locks from the range of `hole`, up to `most` locks; the parts left and
-    /// right of it stay. Returns how many it touched: fewer than `most` when none is left.
+    /// Removes the owner's locks from the range of `hole`, up to `most` locks; their parts before
+    /// and after it stay. Returns the number of locks changed: fewer than `most` if none is left.
     ///
     /// # Errors
-    /// [`NoMemory`]; then all are as they were.
+    /// [`NoMemory`]; then nothing has changed.
     pub fn cut(&mut self, hole: &Lock<O>, most: usize) -> Result<usize, NoMemory> {
         let mut count = 0;
         while count < most
             && let Some(held) = self.own(hole)
         {
-            // Only the outermost locks leave parts, and these take the room of removed locks.
+            // Only the outermost locks leave remains, which take the room of removed locks.
             let (left, right) = (held.first < hole.first, held.last > hole.last);
             if left && right {
                 self.reserve()?;
@@ -226,12 +228,12 @@ impl<O: Ord + Copy> Locks<O> {
         Ok(count)
     }
 
-    /// Gives `lock` to its owner, in place of the owner's locks in its range; neighbours of the
-    /// same kind are merged with it. No lock may conflict with it. Replaces fewer than `most`
-    /// locks: where there are more, `most` are removed, and this is false.
+    /// Adds `lock`, which replaces the owner's locks in its range; neighbours of the same kind are
+    /// merged with it. No lock may conflict with it. If there are `most` or more locks to replace,
+    /// only `most` are removed, and this returns false.
     ///
     /// # Errors
-    /// [`NoMemory`]; then all are as they were.
+    /// [`NoMemory`]; then nothing has changed.
     pub fn set(&mut self, lock: Lock<O>, most: usize) -> Result<bool, NoMemory> {
         self.reserve()?;
         if self.cut(&lock, most)? == most {

@@ -1,9 +1,9 @@
-//! How far locks reach, excluding those of the owner that asks.
+//! How far locks reach, without those of the owner that asks.
 
 use crate::Lock;
 
-/// The last byte of the lock that reaches farthest, with its owner; then the farthest of all other
-/// owners' locks.
+/// The last byte of the lock that reaches farthest, with its owner; then the same for the locks of
+/// all other owners.
 type Farthest<O> = [Option<(u64, O)>; 2];
 
 /// How far a set of locks reaches.
@@ -29,8 +29,8 @@ impl<O: Ord + Copy> Reaches<O> {
         }
     }
 
-    /// Whether one of the locks reaches where `wanted` begins and, if it begins by where that ends,
-    /// conflicts with it.
+    /// Whether one of the locks reaches the start of `wanted`, and thus conflicts with it if it
+    /// begins before its end.
     pub fn conflict_with(&self, wanted: &Lock<O>) -> bool {
         let against = match wanted.exclusive {
             true => self.all,

@@ -10,11 +10,11 @@
 /// One file of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member<'a> {
-    /// Its path: any bytes but zero.
+    /// Its path: any bytes except zero.
     pub name: &'a [u8],
-    /// Its content; a symbolic link's target.
+    /// Its content, or a symbolic link's target.
     pub content: &'a [u8],
-    /// Number of the inode in the file system that was archived.
+    /// The inode number in the archived file system.
     pub inode: u32,
     /// Type and permissions.
     pub mode: u32,
@@ -22,39 +22,40 @@ pub struct Member<'a> {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Names of the inode. Where a file has several, only the last in the archive has the content.
+    /// The number of names of the inode. If there are several, only the last one in the archive has
+    /// the content.
     pub links: u32,
     /// Seconds since 1970.
     pub modified: u32,
-    /// Device that the inode was on.
+    /// The device that contained the inode.
     pub device: (u32, u32),
-    /// Device number of a device node.
+    /// The device number, for a device node.
     pub rdev: (u32, u32),
 }
 
-/// The archive makes no sense from this byte on.
+/// The archive is invalid from this byte on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged(pub usize);
 
-/// The members of an archive, in order. It ends after the first damage.
+/// The members of an archive in order, up to the first damage.
 pub struct Members<'a> {
     archive: &'a [u8],
     at: usize,
 }
 
-/// Begins to read `archive`.
+/// Starts to read `archive`.
 pub fn members(archive: &[u8]) -> Members<'_> {
     Members { archive, at: 0 }
 }
 
-/// Bytes of a header: the magic number and 13 fields of eight hexadecimal digits.
+/// The size of a header: the magic number and 13 fields of eight hexadecimal digits.
 const HEADER: usize = 6 + 13 * 8;
 const MAGIC: &[u8] = b"070701";
 /// The name of the member that ends an archive.
 const TRAILER: &[u8] = b"TRAILER!!!";
 
 impl<'a> Members<'a> {
-    /// The member at the present position, and where the next one begins.
+    /// The member at the current position, and the start of the next one.
     fn read(&self) -> Option<(Member<'a>, usize)> {
         let header = self.archive.get(self.at..self.at + HEADER)?;
         let mut fields = [0; 13];
@@ -98,7 +99,7 @@ impl<'a> Members<'a> {
         Some((member, end.checked_next_multiple_of(4)?))
     }
 
-    /// Skips the zeroes between two archives; false at the very end.
+    /// Skips the zeroes between two archives; false at the end.
     fn skip_padding(&mut self) -> bool {
         let rest = self.archive.get(self.at..).unwrap_or_default();
         match rest.iter().position(|&byte| byte != 0) {

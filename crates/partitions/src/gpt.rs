@@ -8,10 +8,10 @@ use gpt_disk_types::{Crc32, GptHeader, GptPartitionEntry};
 
 use crate::{Disk, MOST, Partition, Read, SECTOR};
 
-/// Bytes that an array may have.
+/// The maximum size of an array in bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The partitions, by the first of the two headers that is whole.
+/// The partitions, according to the first of the two headers that is valid.
 pub fn read<E>(disk: &Disk, read: &mut impl Read<E>) -> Result<Option<Vec<Partition>>, E> {
     let last = disk.sectors / disk.scale - 1;
     for block in [1, last] {
@@ -68,7 +68,8 @@ fn read_at<E>(
     Ok(Some(found.collect()))
 }
 
-/// Whether a header is one, is meant to be at this block, and is as it was written.
+/// Whether a header is valid: it has the signature, belongs at this block, and its checksum
+/// matches.
 fn is_whole(header: &GptHeader, block: u64) -> bool {
     header.is_signature_valid()
         && header.my_lba.to_u64() == block

@@ -10,38 +10,38 @@ mod mbr;
 
 use alloc::vec::Vec;
 
-/// Bytes of a sector, in which disks are measured.
+/// The size of a sector, in which disks are measured, in bytes.
 pub const SECTOR: usize = 512;
-/// Partitions that are read at most, as on Linux.
+/// The maximum number of partitions that are read, as on Linux.
 pub const MOST: u32 = 256;
 
 /// A partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// From 1; there may be gaps.
+    /// Its number, counted from 1; numbers may have gaps.
     pub number: u32,
     /// The first sector.
     pub start: u64,
-    /// Sectors.
+    /// The number of sectors.
     pub len: u64,
 }
 
-/// Reads a disk from a sector on.
+/// Reads bytes of a disk from a sector on.
 trait Read<E>: FnMut(u64, &mut [u8]) -> Result<(), E> {}
 impl<E, F: FnMut(u64, &mut [u8]) -> Result<(), E>> Read<E> for F {}
 
-/// The partitions of a disk of `sectors` with logical blocks of `block` bytes; none where there is
-/// no table. `read` reads bytes from a sector on.
+/// The partitions of a disk of `sectors` with logical blocks of `block` bytes; None if there is no
+/// table. `read` reads bytes from a sector on.
 ///
 /// # Errors
-/// Those of `read`.
+/// The errors of `read`.
 pub fn read<E>(
     sectors: u64,
     block: usize,
     mut read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
 ) -> Result<Vec<Partition>, E> {
     let scale = (block / SECTOR).max(1) as u64;
-    // A disk too small for a table has none.
+    // A disk that is too small for a table has none.
     if sectors < 2 * scale {
         return Ok(Vec::new());
     }
@@ -57,10 +57,10 @@ pub fn read<E>(
     mbr::partitions(&disk, &first, &mut read)
 }
 
-/// What tables are checked against.
+/// The disk, against which tables are checked.
 struct Disk {
     sectors: u64,
-    /// Sectors of a logical block, in which tables count.
+    /// The number of sectors in a logical block, the unit of tables.
     scale: u64,
 }
 

@@ -7,16 +7,16 @@ use gpt_disk_types::{MasterBootRecord, MbrPartitionRecord};
 
 use crate::{Disk, MOST, Partition, Read, SECTOR};
 
-/// The mark of a table.
+/// The signature of a table.
 const SIGNATURE: [u8; 2] = [0x55, 0xaa];
-/// Kinds of partition: none, the whole disk as GPT protects it, containers of logical ones.
+/// Types of partitions: unused, the protective one of a GPT, containers of logical ones.
 const UNUSED: u8 = 0;
 const PROTECTIVE: u8 = 0xee;
 const EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];
 /// The number of the first logical partition.
 const FIRST_LOGICAL: u32 = 5;
 
-/// The table of a sector, if there is one.
+/// The table in a sector, if there is one.
 pub fn read<E>(read: &mut impl Read<E>, sector: u64) -> Result<Option<MasterBootRecord>, E> {
     let mut bytes = [0; SECTOR];
     read(sector, &mut bytes)?;
@@ -28,7 +28,7 @@ pub fn read<E>(read: &mut impl Read<E>, sector: u64) -> Result<Option<MasterBoot
     Ok((record.signature == SIGNATURE && plausible).then_some(record))
 }
 
-/// Whether it says that the disk has a GPT.
+/// Whether it protects a GPT.
 pub fn is_protective(record: &MasterBootRecord) -> bool {
     record
         .partitions
@@ -48,7 +48,7 @@ fn is_extended(entry: &MbrPartitionRecord) -> bool {
     EXTENDED.contains(&entry.os_indicator)
 }
 
-/// The partitions of the table of the first sector.
+/// The partitions of the table in the first sector.
 pub fn partitions<E>(
     disk: &Disk,
     record: &MasterBootRecord,
@@ -61,7 +61,7 @@ pub fn partitions<E>(
         if let Some(mut partition) = partition.filter(|_| wanted) {
             if is_extended(entry) {
                 logical(disk, start(entry), read, &mut found)?;
-                // As on Linux, the container is as long as a boot loader may be.
+                // As on Linux, the container's length is limited to that of a boot loader.
                 partition.len = partition.len.min(2.max(disk.scale));
             }
             found.push(partition);
@@ -71,8 +71,8 @@ pub fn partitions<E>(
     Ok(found)
 }
 
-/// Adds the logical partitions of a container: a chain of tables, of which each has one, and the
-/// place of the next. A chain that is longer than there may be partitions has an end, too.
+/// Adds the logical partitions of a container: a chain of tables, each with one partition and the
+/// address of the next table. A chain that is longer than the maximum number of partitions is cut.
 fn logical<E>(
     disk: &Disk,
     container: u64,

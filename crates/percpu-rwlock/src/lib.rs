@@ -20,27 +20,27 @@ use alloc::boxed::Box;
 use atomics::{AtomicBool, AtomicU8, Ordering::*, const_fn, fence, spin_loop};
 use cpu_set::CpuSet;
 
-/// The CPU does not read.
+/// The CPU is not reading.
 const IDLE: u8 = 0;
-/// The CPU reads.
+/// The CPU is reading.
 const READS: u8 = 1;
-/// The CPU never read, and no writer looks at its line.
+/// The CPU has never read, so that no writer looks at its line.
 const NEW: u8 = 2;
 
-/// A CPU's own line in a lock, with other data of the CPU.
+/// A CPU's own cache line in a lock, with other data of the CPU.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Slot<T> {
-    /// One of the above. One test at the start of a read tells the first and the nested ones from
-    /// all others.
+    /// One of the above. A single test at the start of a read distinguishes first and nested reads
+    /// from all others.
     state: AtomicU8,
-    /// Other data that it keeps.
+    /// Other data in the slot.
     pub data: T,
 }
 
 impl<T> Slot<T> {
     const_fn! {
-        /// The line of a CPU that never read.
+        /// The slot of a CPU that has never read.
         pub fn new(data: T) -> Self {
             Slot {
                 state: AtomicU8::new(NEW),
@@ -49,24 +49,24 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Its CPU reads no more.
+    /// Ends the CPU's read.
     #[inline(always)]
     pub fn release(&self) {
         self.state.store(IDLE, Release);
     }
 }
 
-/// State shared between readers and writers; `WORDS` times 64 CPUs at most.
+/// The state shared between readers and writers, for at most `WORDS` times 64 CPUs.
 #[derive(Debug)]
 pub struct Handshake<T, const WORDS: usize> {
     writing: AtomicBool,
-    /// CPUs that ever read: only their slots are waited for.
+    /// The CPUs that have ever read: writers only wait for their slots.
     readers: CpuSet<WORDS>,
     slots: Box<[Slot<T>]>,
 }
 
 impl<T, const WORDS: usize> Handshake<T, WORDS> {
-    /// With a slot for each CPU, by index.
+    /// A handshake with a slot for each CPU, by index.
     pub fn new(slots: Box<[Slot<T>]>) -> Self {
         Handshake {
             writing: AtomicBool::new(false),
@@ -75,16 +75,16 @@ impl<T, const WORDS: usize> Handshake<T, WORDS> {
         }
     }
 
-    /// Each CPU's line.
+    /// The slots of all CPUs.
     pub fn slots(&self) -> &[Slot<T>] {
         &self.slots
     }
 
-    /// CPU `cpu`, which calls this, reads until it [releases](Slot::release) its slot. If it must
-    /// wait for a writer, it calls `blocked` first: the writer may be itself.
+    /// Starts a read on CPU `cpu`, which calls this, until it [releases](Slot::release) its slot.
+    /// If it must wait for a writer, it calls `blocked` first: the writer may be this CPU itself.
     ///
     /// # Panics
-    /// If it reads already: the first release would let writers in beside the other read.
+    /// If it is reading already: the first release would let writers in during the other read.
     #[inline(always)]
     pub fn read(&self, cpu: usize, blocked: impl FnOnce()) -> &Slot<T> {
         let slot = self.slot(cpu);
@@ -134,7 +134,7 @@ impl<T, const WORDS: usize> Handshake<T, WORDS> {
         true
     }
 
-    /// Enters once no CPU writes.
+    /// Enters when no CPU writes any more.
     #[cold]
     #[inline(never)]
     fn wait(&self, slot: &Slot<T>) {
@@ -148,11 +148,11 @@ impl<T, const WORDS: usize> Handshake<T, WORDS> {
         }
     }
 
-    /// Keeps readers out, and waits for the readers on all CPUs. CPU `own` calls this, with the
+    /// Keeps readers out, and waits for the readers on all CPUs. CPU `own` calls this, holding the
     /// writers' lock.
     ///
     /// # Panics
-    /// If `own` reads: it would wait for itself.
+    /// If `own` is reading: it would wait for itself.
     #[inline]
     pub fn exclude(&self, own: usize) {
         self.writing.store(true, Relaxed);
@@ -166,13 +166,13 @@ impl<T, const WORDS: usize> Handshake<T, WORDS> {
         });
     }
 
-    /// Whether a CPU reads or writes.
+    /// Whether a CPU is reading or writing.
     pub fn is_held(&self) -> bool {
         let reads = |slot: &Slot<T>| slot.state.load(Acquire) == READS;
         self.writing.load(Acquire) || self.slots.iter().any(reads)
     }
 
-    /// Lets readers in again. With the writers' lock.
+    /// Lets readers in again. The caller holds the writers' lock.
     #[inline]
     pub fn admit(&self) {
         self.writing.store(false, Release);

@@ -13,7 +13,7 @@ use core::mem::replace;
 use core::ops::Range;
 use core::slice;
 
-/// Bits of the index that one level decodes.
+/// The number of index bits that one level decodes.
 const BITS: u32 = 6;
 const FANOUT: usize = 1 << BITS;
 
@@ -42,7 +42,7 @@ impl<T> Node<T> {
 /// The sparse array.
 pub struct Radix<T> {
     root: Slot<T>,
-    /// Levels of nodes above the items: indices below `FANOUT.pow(height)` can be held.
+    /// The number of node levels above the items: indices below `FANOUT.pow(height)` fit.
     height: u32,
     len: usize,
 }
@@ -63,17 +63,17 @@ impl<T> Radix<T> {
         }
     }
 
-    /// How many items it holds.
+    /// The number of items.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True when it holds none.
+    /// Whether there are no items.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// True when `index` lies in the range that the present height can hold.
+    /// Whether `index` fits in the present height.
     fn covers(&self, index: usize) -> bool {
         let bits = self.height * BITS;
         bits >= usize::BITS || index >> bits == 0
@@ -98,7 +98,7 @@ impl<T> Radix<T> {
         }
     }
 
-    /// The item at `index`, mutable.
+    /// The item at `index`, mutably.
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         if !self.covers(index) {
             return None;
@@ -128,7 +128,7 @@ impl<T> Radix<T> {
         });
     }
 
-    /// Puts a copy of each item from `first` on into its place of `copies`.
+    /// Stores a copy of each item, from `first` on, at its index in `copies`.
     pub fn copy_to<U>(&self, first: usize, copies: &mut [Option<U>], copy: impl Fn(&T) -> U) {
         let end = first.saturating_add(copies.len());
         self.each_run(first..end, |start, slots| {
@@ -140,8 +140,8 @@ impl<T> Radix<T> {
         });
     }
 
-    /// Calls `visit` with each run of slots of `range` that lie in one node, and the index of the
-    /// first; one descent for each.
+    /// Calls `visit` with each run of slots of `range` that lies in one node, and the index of the
+    /// first, with one descent each.
     fn each_run(&self, range: Range<usize>, mut visit: impl FnMut(usize, &[Slot<T>])) {
         let mut at = range.start;
         while at < range.end {
@@ -160,7 +160,7 @@ impl<T> Radix<T> {
         }
     }
 
-    /// The node whose slots hold the items around `index`.
+    /// The node whose slots have the items around `index`.
     fn last_node(&self, index: usize) -> Option<&Node<T>> {
         if !self.covers(index) {
             return None;
@@ -176,8 +176,8 @@ impl<T> Radix<T> {
         }
     }
 
-    /// Puts `item` at `index` and returns the old item. On lack of memory nothing has changed but
-    /// empty nodes.
+    /// Stores `item` at `index` and returns the old item. If memory is lacking, at most empty nodes
+    /// were added.
     pub fn insert(&mut self, index: usize, item: T) -> Result<Option<T>, TryReserveError> {
         while !self.covers(index) {
             if !matches!(self.root, Slot::Empty) {
@@ -206,7 +206,7 @@ impl<T> Radix<T> {
         }
     }
 
-    /// Removes every item in `first..=last` and hands each to `dropped`.
+    /// Removes every item in `first..=last` and passes each to `dropped`.
     pub fn remove_range(&mut self, first: usize, last: usize, dropped: &mut impl FnMut(T)) {
         if !self.covers(first) {
             return;
@@ -222,7 +222,7 @@ impl<T> Radix<T> {
         }
     }
 
-    /// The lowest index from `from` on that holds an item.
+    /// The lowest index from `from` on with an item.
     pub fn next_item(&self, from: usize) -> Option<usize> {
         if !self.covers(from) {
             return None;
@@ -230,7 +230,7 @@ impl<T> Radix<T> {
         next(&self.root, self.height, 0, from)
     }
 
-    /// The lowest index from `from` on that holds none; `until` where there is none before that.
+    /// The lowest index from `from` on without an item; `until` if there is none before it.
     pub fn next_hole(&self, mut from: usize, until: usize) -> usize {
         while from < until && self.get(from).is_some() {
             from += 1;
@@ -239,7 +239,7 @@ impl<T> Radix<T> {
     }
 }
 
-/// The part of `index` that level `level` (0 is just above the items) decodes.
+/// The digit of `index` that level `level` (0 is just above the items) decodes.
 fn digit(index: usize, level: u32) -> usize {
     (index >> (level * BITS)) & (FANOUT - 1)
 }
@@ -267,7 +267,7 @@ fn remove<T>(
         return;
     }
     let Slot::Inner(node) = slot else { return };
-    // The slots that the range touches: it touches this node.
+    // The slots that overlap the range, which overlaps this node.
     let bits = height * BITS;
     let above = |index: usize| index.checked_shr(bits).unwrap_or(0);
     let low = match above(first) < above(base) {
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// A small generator: the tests need variety, not quality.
+    /// A simple generator: the tests need variety, not quality.
     fn random(state: &mut u64) -> usize {
         *state ^= *state << 13;
         *state ^= *state >> 7;

@@ -5,30 +5,30 @@
 /// The header of a record, which precedes its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Facility and level, as syslog(3) puts them together.
+    /// Facility and level, combined as in syslog(3).
     pub priority: u32,
-    /// When it came.
+    /// The time of the record.
     pub time: u64,
 }
 
-/// Bytes of a head and of the text's length in the ring.
+/// The size of a head and the text's length in the ring, in bytes.
 const HEAD: usize = 4 + 8 + 4;
 
-/// Where a reader is: before the record of a number.
+/// A reader's position: before the record with a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The number of the record, counted from the log's beginning.
+    /// The number of the record, counted from the start of the log.
     pub number: u64,
-    /// The bytes that ever came before it.
+    /// The number of bytes written before it since the start.
     at: u64,
 }
 
 /// The result of a look-up at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing yet.
+    /// There is no record yet.
     Nothing,
-    /// Newer records have taken its room.
+    /// Newer records have overwritten it.
     Gone,
     /// A record, whose text has `len` bytes.
     Record {
@@ -41,7 +41,7 @@ pub enum Found {
     },
 }
 
-/// The newest records that fit into `BYTES`, a power of two.
+/// The newest records that fit in `BYTES`, a power of two.
 pub struct Records<const BYTES: usize> {
     bytes: [u8; BYTES],
     first: Place,
@@ -55,10 +55,10 @@ impl<const BYTES: usize> Default for Records<BYTES> {
 }
 
 impl<const BYTES: usize> Records<BYTES> {
-    /// The longest text of a record: it leaves room for others.
+    /// The maximum length of a text, which leaves room for other records.
     pub const LONGEST: usize = BYTES / 4 - HEAD;
 
-    /// A ring without records.
+    /// An empty ring.
     pub const fn new() -> Self {
         assert!(BYTES.is_power_of_two());
         let start = Place { number: 0, at: 0 };
@@ -74,12 +74,12 @@ impl<const BYTES: usize> Records<BYTES> {
         self.first
     }
 
-    /// The place of the record that comes next.
+    /// The place of the next record to be added.
     pub fn end(&self) -> Place {
         self.end
     }
 
-    /// Adds a record, of `text` as far as it is not too long.
+    /// Adds a record with `text`, which is cut if it is too long.
     pub fn push(&mut self, head: Head, text: &[u8]) {
         let text = &text[..text.len().min(Self::LONGEST)];
         let end = self.end.at + (HEAD + text.len()) as u64;
@@ -107,7 +107,7 @@ impl<const BYTES: usize> Records<BYTES> {
         };
     }
 
-    /// Looks at a place.
+    /// Looks up the record at a place.
     pub fn look(&self, place: Place) -> Found {
         if place < self.first {
             return Found::Gone;
@@ -129,8 +129,8 @@ impl<const BYTES: usize> Records<BYTES> {
         }
     }
 
-    /// Copies the text of the record at `place`, which was just found, from its byte `skip` on, as
-    /// far as it fills `to`.
+    /// Copies the text of the record at `place`, which was just found, from byte `skip` on, until
+    /// `to` is full.
     pub fn text(&self, place: Place, skip: usize, to: &mut [u8]) {
         let start = place.at + (HEAD + skip) as u64;
         for (byte, at) in to.iter_mut().zip(start..) {

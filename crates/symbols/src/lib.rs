@@ -22,28 +22,28 @@ mod pack;
 #[cfg(any(test, feature = "pack"))]
 pub use pack::pack;
 
-/// Bytes of a name at most; longer ones are cut.
+/// The maximum length of a name in bytes; longer ones are cut.
 pub const NAME_MAX: usize = 200;
 
 /// A name, and the offset of an address from the start of the named function.
 pub struct Symbol {
     bytes: [u8; NAME_MAX],
     len: usize,
-    /// Bytes from its start to the address.
+    /// The offset of the address in the function, in bytes.
     pub offset: usize,
-    /// Bytes to where the next begins; 0 for the last.
+    /// The distance to the start of the next function; 0 for the last one.
     pub size: usize,
 }
 
 impl Symbol {
-    /// The function's name; empty where the table is damaged.
+    /// The function's name; empty if the table is damaged.
     pub fn name(&self) -> &str {
         core::str::from_utf8(&self.bytes[..self.len]).unwrap_or("")
     }
 }
 
-/// The symbol that holds `address`, which is relative to the same start as the table's: the last
-/// that begins at or before it.
+/// The symbol that contains `address`, relative to the start that the table uses: the last one that
+/// begins at or before it.
 pub fn find(table: &[u8], address: usize) -> Option<Symbol> {
     let mut found = Symbol {
         bytes: [0; NAME_MAX],

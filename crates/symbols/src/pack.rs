@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use crate::NAME_MAX;
 
-/// Packs symbols: their addresses and names, by address. Where several have one address, the first
-/// is kept.
+/// Packs symbols, given as addresses and names ordered by address. If several have the same
+/// address, the first is kept.
 pub fn pack<'a>(symbols: impl IntoIterator<Item = (u64, &'a str)>) -> Vec<u8> {
     let (mut table, mut before, mut start) = (Vec::new(), "", None);
     for (address, name) in symbols {

@@ -1,4 +1,4 @@
-//! The settings of the administrator and of the socket's options. The defaults are those of Linux
+//! The settings made by the administrator and by socket options. The defaults are those of Linux
 //! 6.12.
 
 use crate::congestion::Algorithm;
@@ -25,13 +25,13 @@ impl Default for Keepalive {
     }
 }
 
-/// The settings of a connection. Times are ns, sizes bytes of payload.
+/// The settings of a connection. Times are in ns, sizes in bytes of payload.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The largest payload of a segment without options that the path's first link takes: its MTU
-    /// less 40 (IPv4) or 60 (IPv6).
+    /// The largest payload of a segment without options on the path's first link: its MTU minus 40
+    /// (IPv4) or 60 (IPv6).
     pub mss: u16,
-    /// The most payload of one [`Transmit`](crate::Transmit): more than `mss` where the device or
+    /// The maximum payload of one [`Transmit`](crate::Transmit): more than `mss` if the device or
     /// the kernel cuts it into segments.
     pub most_payload: u32,
     /// `net.ipv4.tcp_timestamps`.
@@ -44,35 +44,37 @@ pub struct Config {
     pub algorithm: Algorithm,
     /// `net.ipv4.tcp_syn_retries`, TCP_SYNCNT.
     pub syn_retries: u32,
-    /// `net.ipv4.tcp_syn_linear_timeouts`: so many retransmissions of SYN more, the first ones, a
-    /// second apart.
+    /// `net.ipv4.tcp_syn_linear_timeouts`: the number of additional retransmissions of SYN, which
+    /// come first, one second apart.
     pub syn_linear_timeouts: u32,
     /// `net.ipv4.tcp_synack_retries`.
     pub synack_retries: u32,
-    /// `net.ipv4.tcp_abort_on_overflow`: a connection that finds no room in the queue of accept(2)
+    /// `net.ipv4.tcp_abort_on_overflow`: a connection for which the queue of accept(2) has no room
     /// is reset.
     pub abort_on_overflow: bool,
-    /// TCP_DEFER_ACCEPT, in [timeouts of the SYN with ACK](retransmissions_of); 0 is off.
+    /// TCP_DEFER_ACCEPT, in [timeouts of the SYN-ACK](retransmissions_of); 0 means off.
     pub defer_accept: u8,
     /// `net.ipv4.tcp_retries2`.
     pub retries: u32,
-    /// What takes the place of `retries` once the program has closed the socket
-    /// (`net.ipv4.tcp_orphan_retries`); 0 is 8, or none once the timeouts are the longest.
+    /// Used instead of `retries` once the program has closed the socket
+    /// (`net.ipv4.tcp_orphan_retries`); 0 means 8, or none once the timeout has reached its
+    /// maximum.
     pub orphan_retries: u32,
-    /// TCP_USER_TIMEOUT; 0 is none.
+    /// TCP_USER_TIMEOUT; 0 means none.
     pub user_timeout: u64,
-    /// For how long a closed socket waits for the peer's FIN (`net.ipv4.tcp_fin_timeout`,
-    /// TCP_LINGER2); 0, which TCP_LINGER2 below zero means, ends it by RST instead.
+    /// How long a closed socket waits for the peer's FIN (`net.ipv4.tcp_fin_timeout`, TCP_LINGER2).
+    /// With 0, which stands for a negative TCP_LINGER2, the connection is reset instead.
     pub fin_timeout: u64,
     /// SO_KEEPALIVE.
     pub keepalive: Option<Keepalive>,
-    /// The receive buffer at the beginning, or fixed by SO_RCVBUF.
+    /// The size of the receive buffer at the start, or as fixed by SO_RCVBUF.
     pub receive_buffer: u64,
-    /// Up to where it grows by itself; no growth where it is not larger. Windows can tell of it.
+    /// The size up to which it grows by itself; it does not grow if this is not larger. The window
+    /// scale is chosen for it.
     pub most_receive_buffer: u64,
     /// SO_RCVBUF: the buffer does not grow by itself.
     pub fixed_receive_buffer: bool,
-    /// TCP_WINDOW_CLAMP: the largest window that is told; `u64::MAX` is none.
+    /// TCP_WINDOW_CLAMP: the largest window that is advertised; `u64::MAX` means no limit.
     pub window_clamp: u64,
     /// `net.ipv4.tcp_slow_start_after_idle`.
     pub slow_start_after_idle: bool,
@@ -112,13 +114,14 @@ impl Default for Config {
     }
 }
 
-/// How many timeouts of a SYN with ACK so many seconds take: what TCP_DEFER_ACCEPT sets.
+/// The number of SYN-ACK timeouts that take this many seconds: the value that TCP_DEFER_ACCEPT
+/// sets.
 pub fn retransmissions_of(seconds: u32) -> u8 {
     let takes_longer = |count: &u8| u64::from(seconds) * SECOND <= time_of(*count);
     (0..u8::MAX).find(takes_longer).unwrap_or(u8::MAX)
 }
 
-/// The seconds that so many timeouts take: what TCP_DEFER_ACCEPT is read as.
+/// The number of seconds that this many timeouts take: the value that is read for TCP_DEFER_ACCEPT.
 pub fn seconds_of(retransmissions: u8) -> u32 {
     (time_of(retransmissions) / SECOND) as u32
 }
@@ -135,7 +138,7 @@ impl Config {
         window.min(u64::from(u16::MAX)) as u16
     }
 
-    /// The shift that lets the whole buffer be told of (RFC 7323, 2.2).
+    /// The window scale with which the whole buffer can be advertised (RFC 7323, 2.2).
     pub fn scale(&self) -> u8 {
         let most = self.receive_buffer.max(self.most_receive_buffer);
         let fits = |shift: &u8| most >> shift <= u64::from(u16::MAX);
@@ -149,7 +152,7 @@ impl Config {
 mod tests {
     use super::*;
 
-    /// As Linux rounds what setsockopt(2) is given.
+    /// Rounded as Linux rounds the argument of setsockopt(2).
     #[test]
     fn deferrals() {
         for (seconds, count, read) in [(0, 0, 0), (1, 1, 1), (2, 2, 3), (3, 2, 3), (60, 6, 63)] {

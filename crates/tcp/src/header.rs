@@ -6,9 +6,9 @@
 use crate::options::{self, Options};
 use bitflags::bitflags;
 
-/// The bytes of a header without options.
+/// The size of a header without options in bytes.
 pub const LENGTH: usize = 20;
-/// The most bytes of a header.
+/// The maximum size of a header in bytes.
 pub const MOST_BYTES: usize = LENGTH + options::MOST_BYTES;
 
 bitflags! {
@@ -23,27 +23,27 @@ bitflags! {
         const RST = 1 << 2;
         /// Push.
         const PSH = 1 << 3;
-        /// The acknowledgment field counts.
+        /// The acknowledgment field is valid.
         const ACK = 1 << 4;
-        /// The urgent pointer counts.
+        /// The urgent pointer is valid.
         const URG = 1 << 5;
     }
 }
 
-/// A segment but for its payload, addresses and checksum.
+/// A segment without its payload, addresses and checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// The sender's port.
     pub source: u16,
     /// The receiver's port.
     pub destination: u16,
-    /// The number of the first byte, or of SYN.
+    /// The sequence number of the first byte, or of SYN.
     pub seq: u32,
-    /// The next number that the sender expects; counts with ACK.
+    /// The next sequence number that the sender expects; valid with ACK.
     pub ack: u32,
     /// Control bits.
     pub flags: Flags,
-    /// The sender's window, not scaled yet.
+    /// The sender's window, unscaled.
     pub window: u16,
     /// With URG: the urgent pointer.
     pub urgent: u16,
@@ -51,15 +51,16 @@ pub struct Header {
     pub options: Options,
 }
 
-/// The bytes are no segment.
+/// The bytes are not a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
 impl Header {
-    /// Reads a header; returns it, and where the payload begins.
+    /// Parses a header; returns it, and the offset of the payload.
     ///
     /// # Errors
-    /// [`Malformed`] where the bytes are fewer than the header says, or its offset is below five.
+    /// [`Malformed`] if there are fewer bytes than the header needs, or its data offset is below
+    /// five.
     pub fn parse(segment: &[u8]) -> Result<(Self, usize), Malformed> {
         let fixed = segment.first_chunk::<LENGTH>().ok_or(Malformed)?;
         let half = |at: usize| u16::from_be_bytes([fixed[at], fixed[at + 1]]);
@@ -96,8 +97,8 @@ impl Header {
         length
     }
 
-    /// The RST that answers a segment of no connection, if one does (RFC 9293, 3.10.7.1).
-    /// `payload` is the segment's length of payload.
+    /// The RST that answers a segment without a connection, if it must be answered (RFC 9293,
+    /// 3.10.7.1). `payload` is the length of the segment's payload.
     pub fn reset(&self, payload: usize) -> Option<Header> {
         if self.flags.contains(Flags::RST) {
             return None;

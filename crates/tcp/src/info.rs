@@ -4,20 +4,20 @@
 use crate::connection::{Connection, State, Transmit};
 use crate::sender::Recovery;
 
-/// The state of congestion (`tcpi_ca_state`).
+/// The congestion state (`tcpi_ca_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congested {
-    /// Nothing is known to be lost or out of order.
+    /// Nothing is known to be lost or reordered.
     Open,
     /// Something has arrived out of order.
     Disorder,
-    /// Losses are repaired.
+    /// Losses are being repaired.
     Recovery,
-    /// A timeout passed.
+    /// A retransmission timeout has expired.
     Loss,
 }
 
-/// Segments and bytes that came and went.
+/// Counts of segments and bytes, received and sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// `tcpi_segs_in`.
@@ -28,7 +28,7 @@ pub struct Counts {
     pub segments_out: u64,
     /// `tcpi_data_segs_out`.
     pub data_segments_out: u64,
-    /// `tcpi_bytes_sent`, what was sent again among it.
+    /// `tcpi_bytes_sent`, including retransmissions.
     pub sent: u64,
 }
 
@@ -47,16 +47,16 @@ impl Counts {
     }
 }
 
-/// What is known of a connection.
+/// The figures of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Info {
     /// `tcpi_state`.
     pub state: State,
     /// `tcpi_ca_state`.
     pub congested: Congested,
-    /// `tcpi_retransmits`: timeouts since something was acknowledged.
+    /// `tcpi_retransmits`: the number of timeouts since something was acknowledged.
     pub retransmits: u32,
-    /// `tcpi_backoff`: how often the timeout has doubled since the last sample.
+    /// `tcpi_backoff`: how often the timeout was doubled since the last sample.
     pub backoff: u32,
     /// `tcpi_probes`.
     pub probes: u32,
@@ -102,7 +102,7 @@ pub struct Info {
     pub retransmitted: u64,
     /// `tcpi_bytes_acked`.
     pub acknowledged: u64,
-    /// `tcpi_delivered`, in bytes: what has arrived, out of order too.
+    /// `tcpi_delivered`, in bytes: what has arrived, including out of order.
     pub delivered: u64,
     /// `tcpi_bytes_received`.
     pub received: u64,
@@ -112,7 +112,7 @@ pub struct Info {
     pub came_early: u32,
     /// `tcpi_dsack_dups`.
     pub duplicates: u32,
-    /// Whether the path has reordered (`tcpi_reord_seen`).
+    /// Whether reordering was seen on the path (`tcpi_reord_seen`).
     pub reordering: bool,
     /// `tcpi_notsent_bytes`.
     pub unsent: u64,
@@ -124,22 +124,22 @@ pub struct Info {
     pub receive_rtt: u64,
     /// `tcpi_rcv_space`.
     pub receive_space: u64,
-    /// The receive buffer as it is now (SO_RCVBUF's payload).
+    /// The current size of the receive buffer (the payload part of SO_RCVBUF).
     pub receive_buffer: u64,
-    /// What has arrived out of order.
+    /// The bytes that have arrived out of order.
     pub out_of_order: u64,
-    /// What came and went.
+    /// Counts of segments and bytes.
     pub counts: Counts,
-    /// When data was sent last (`tcpi_last_data_sent`).
+    /// When data was last sent (`tcpi_last_data_sent`).
     pub last_sent: u64,
-    /// When data came last (`tcpi_last_data_recv`).
+    /// When data was last received (`tcpi_last_data_recv`).
     pub last_data: u64,
-    /// When anything came last (`tcpi_last_ack_recv`).
+    /// When any segment was last received (`tcpi_last_ack_recv`).
     pub last_heard: u64,
 }
 
 impl Connection {
-    /// The figures now.
+    /// The current figures.
     pub fn info(&self) -> Info {
         let (sender, receiver) = (&self.sender, &self.receiver);
         let congested = match sender.recovery {

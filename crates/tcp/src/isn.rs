@@ -7,25 +7,25 @@ use core::net::{IpAddr, SocketAddr};
 /// The addresses and ports of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tuple {
-    /// This end's.
+    /// This end's address and port.
     pub local: SocketAddr,
-    /// The peer's.
+    /// The peer's address and port.
     pub peer: SocketAddr,
 }
 
-/// The secret of the machine, drawn at random once.
+/// The machine's secret, which is drawn at random once.
 #[derive(Clone, Copy)]
 pub struct Secret(pub Key);
 
 impl Secret {
-    /// The initial sequence number of a connection that begins at `now`: its clock goes on by one
-    /// in 64 ns, as Linux's.
+    /// The initial sequence number of a connection that starts at `now`; the clock in it advances
+    /// by one every 64 ns, as in Linux.
     pub fn sequence(&self, now: u64, tuple: &Tuple) -> u32 {
         (self.hash(tuple, 0) as u32).wrapping_add((now >> 6) as u32)
     }
 
-    /// The offset of timestamps between two addresses, so that a clock does not tell the time since
-    /// boot, and yet goes on for a later connection.
+    /// The offset of timestamps between two addresses, which hides the time since boot, but lets
+    /// the clock continue across connections.
     pub fn stamp_offset(&self, tuple: &Tuple) -> u32 {
         let [a, b] = address(tuple.local.ip());
         let [c, d] = address(tuple.peer.ip());

@@ -4,15 +4,16 @@
 use crate::header::{Flags, Header};
 use crate::rtt::MS;
 
-/// The least time between two of them (`net.ipv4.tcp_invalid_ratelimit`).
+/// The minimum time between two answers (`net.ipv4.tcp_invalid_ratelimit`).
 const INTERVAL: u64 = 500 * MS;
 
-/// When there was one last.
+/// The time of the last answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limiter(Option<u64>);
 
 impl Limiter {
-    /// Whether a segment may be answered at `now`. One with data always is: its sender waits.
+    /// Whether a segment may be answered at `now`. One with data always may, since its sender
+    /// waits.
     pub fn allows(&mut self, now: u64, has_data: bool) -> bool {
         let recent = self.0.is_some_and(|last| now < last + INTERVAL);
         if !has_data && !recent {
@@ -22,7 +23,8 @@ impl Limiter {
     }
 }
 
-/// Whether a segment has data and so is no part of a loop. SYN may have it for pretence.
+/// Whether a segment has data, so that it is not part of a loop. A SYN does not count, as its data
+/// may be a pretence.
 pub(crate) fn has_data(header: &Header, payload: usize) -> bool {
     let is_long = payload > 0 || header.flags.contains(Flags::FIN);
     is_long && !header.flags.contains(Flags::SYN)

@@ -1,9 +1,9 @@
 //! The options of a header: RFC 9293, 3.1 (MSS), RFC 7323 (window scale, timestamps), RFC 2018 and
 //! 2883 (SACK). Any other is skipped by its length.
 
-/// The most bytes of options that fit into a header.
+/// The maximum size of a header's options in bytes.
 pub const MOST_BYTES: usize = 40;
-/// The largest shift of a window (RFC 7323, 2.3); a larger one counts as this.
+/// The maximum window scale (RFC 7323, 2.3); larger values count as this one.
 pub const MOST_SCALE: u8 = 14;
 
 const END: u8 = 0;
@@ -14,16 +14,16 @@ const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 
-/// The two values of RFC 7323's option.
+/// The two values of the timestamps option (RFC 7323).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamps {
-    /// TSval: the sender's clock, here in milliseconds with an offset of the connection.
+    /// TSval: the sender's clock; here in milliseconds with an offset per connection.
     pub value: u32,
-    /// TSecr: the latest TSval of the other end that counts; meaningful with ACK.
+    /// TSecr: the latest valid TSval of the other end; valid with ACK.
     pub echo: u32,
 }
 
-/// Up to four blocks `[start, end)` of a SACK option, in the order of the wire.
+/// Up to four blocks `[start, end)` of a SACK option, in their order on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Blocks {
     blocks: [(u32, u32); 4],
@@ -31,7 +31,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Appends a block; false where four are there already.
+    /// Appends a block; false if there are four already.
     pub fn push(&mut self, start: u32, end: u32) -> bool {
         let free = self.blocks.get_mut(usize::from(self.len));
         let Some(free) = free else { return false };
@@ -40,7 +40,7 @@ impl Blocks {
         true
     }
 
-    /// The blocks that are there.
+    /// The blocks.
     pub fn as_slice(&self) -> &[(u32, u32)] {
         &self.blocks[..usize::from(self.len)]
     }
@@ -49,21 +49,21 @@ impl Blocks {
 /// The options of one segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The largest payload that the sender takes in a segment; only beside SYN.
+    /// The largest payload that the sender accepts in a segment; only in a SYN.
     pub mss: Option<u16>,
-    /// The shift of the sender's later windows; only beside SYN.
+    /// The scale of the sender's later windows; only in a SYN.
     pub window_scale: Option<u8>,
-    /// SACK blocks may be sent to the sender; only beside SYN.
+    /// The sender accepts SACK blocks; only in a SYN.
     pub sack_permitted: bool,
     /// Timestamps.
     pub timestamps: Option<Timestamps>,
-    /// What has arrived out of order, and twice.
+    /// The SACK blocks: what has arrived out of order, and twice.
     pub sack: Blocks,
 }
 
 impl Options {
-    /// Reads options. One of a wrong length ends the reading, as in Linux: what came before it
-    /// counts.
+    /// Parses options. An option of a wrong length ends the parsing, as in Linux: those before it
+    /// are valid.
     pub fn parse(mut bytes: &[u8]) -> Self {
         let mut options = Options::default();
         while let [kind, rest @ ..] = bytes {
@@ -102,8 +102,8 @@ impl Options {
         }
     }
 
-    /// Writes the options, filled up with NOP to a multiple of four; returns how many bytes.
-    /// SACK blocks that find no room are left out, the last first.
+    /// Writes the options, padded with NOPs to a multiple of four; returns the number of bytes.
+    /// SACK blocks without room are left out, the last first.
     pub fn write(&self, to: &mut [u8; MOST_BYTES]) -> usize {
         let mut at = 0;
         let mut put = |bytes: &[u8]| {
@@ -136,13 +136,13 @@ impl Options {
         at
     }
 
-    /// How many bytes [`write`](Self::write) writes.
+    /// The number of bytes that [`write`](Self::write) writes.
     pub fn len(&self) -> usize {
         let blocks = self.fitting_blocks();
         self.len_without_sack() + if blocks > 0 { 4 + 8 * blocks } else { 0 }
     }
 
-    /// Whether nothing is written.
+    /// Whether no options are written.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -160,7 +160,7 @@ impl Options {
     }
 }
 
-/// Two words of eight bytes.
+/// Splits eight bytes into two words.
 fn pair(bytes: &[u8]) -> (u32, u32) {
     let word = |at: usize| {
         bytes[at..at + 4]

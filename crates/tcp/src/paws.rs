@@ -4,10 +4,10 @@ use crate::header::Header;
 use crate::rtt::SECOND;
 use crate::seq;
 
-/// How long a timestamp counts (5.5): its clock may have gone round after that.
+/// How long a timestamp is valid (5.5): after that, its clock may have wrapped around.
 const COUNTS: u64 = 24 * 86_400 * SECOND;
 
-/// The peer's latest timestamp (TS.Recent), and when it came.
+/// The peer's latest timestamp (TS.Recent), and when it arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recent {
     pub value: u32,
@@ -15,20 +15,20 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// Whether a segment's timestamp is older. Some peers begin with zero, which says nothing.
+    /// Whether a segment's timestamp is older. Zero is never older, since some peers start with it.
     pub fn is_after(&self, now: u64, header: &Header) -> bool {
         let stamps = header.options.timestamps;
         let is_older = stamps.is_some_and(|stamps| seq::is_older(stamps.value, self.value));
         is_older && self.value != 0 && self.counts(now)
     }
 
-    /// Whether a segment's timestamp is later.
+    /// Whether a segment's timestamp is newer.
     pub fn is_before(&self, header: &Header) -> bool {
         let stamps = header.options.timestamps;
         stamps.is_some_and(|stamps| seq::is_older(self.value, stamps.value))
     }
 
-    /// Whether `value` takes its place.
+    /// Whether `value` replaces it.
     pub fn yields_to(&self, now: u64, value: u32) -> bool {
         !seq::is_older(value, self.value) || !self.counts(now)
     }

@@ -3,8 +3,8 @@
 use crate::seq::Seq;
 use alloc::vec::Vec;
 
-/// The most ranges that are kept: 4 KiB. A peer that makes more holes has the segments dropped that
-/// would make them.
+/// The maximum number of ranges, which take 4 KiB. If a peer makes more holes, the segments that
+/// would create them are dropped.
 pub const MOST: usize = 256;
 
 /// Ranges in ascending order, with a gap between any two.
@@ -18,37 +18,37 @@ pub struct Ranges {
 pub struct Full;
 
 impl Ranges {
-    /// Nothing.
+    /// An empty set.
     pub const fn new() -> Self {
         Ranges { ranges: Vec::new() }
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// The ranges `(start, end)`, ascending.
+    /// The ranges `(start, end)` in ascending order.
     pub fn as_slice(&self) -> &[(Seq, Seq)] {
         &self.ranges
     }
 
-    /// Forgets all of them and gives the memory back.
+    /// Removes all ranges and frees the memory.
     pub fn clear(&mut self) {
         self.ranges = Vec::new();
     }
 
-    /// The range that `seq` lies in.
+    /// The range that contains `seq`.
     pub fn containing(&self, seq: Seq) -> Option<(Seq, Seq)> {
         let after = self.ranges.partition_point(|range| range.0 <= seq);
         let range = *self.ranges.get(after.checked_sub(1)?)?;
         (seq < range.1).then_some(range)
     }
 
-    /// Adds `[start, end)`; returns the range that it is part of now.
+    /// Adds `[start, end)`; returns the range that contains it now.
     ///
     /// # Errors
-    /// [`Full`]: [`MOST`] are there, or no memory is. Nothing has changed then.
+    /// [`Full`]: there are [`MOST`] ranges, or no memory. Nothing has changed then.
     pub fn insert(&mut self, start: Seq, end: Seq) -> Result<(Seq, Seq), Full> {
         let first = self.ranges.partition_point(|range| range.1 < start);
         let after = self.ranges.partition_point(|range| range.0 <= end);
@@ -69,7 +69,7 @@ impl Ranges {
         Ok((start, end))
     }
 
-    /// Forgets what lies at or above `seq`.
+    /// Removes everything at or above `seq`.
     pub fn cut(&mut self, seq: Seq) {
         let after = self.ranges.partition_point(|range| range.0 < seq);
         self.ranges.truncate(after);

@@ -6,14 +6,15 @@ pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000_000_000;
 /// The timeout before there is a sample (Linux's `TCP_TIMEOUT_INIT`).
 pub const INITIAL_RTO: u64 = SECOND;
-/// The most that a timeout becomes by samples and backoff (`TCP_RTO_MAX`).
+/// The maximum timeout, including backoff (`TCP_RTO_MAX`).
 pub const MOST_RTO: u64 = 120 * SECOND;
-/// The least variation that counts (`TCP_RTO_MIN`): a timeout is at least this above the time.
+/// The minimum variation (`TCP_RTO_MIN`): the timeout is at least this much above the round trip
+/// time.
 pub const LEAST_VARIATION: u64 = 200 * MS;
-/// For how long a minimum counts (`net.ipv4.tcp_min_rtt_wlen`).
+/// How long a minimum is valid (`net.ipv4.tcp_min_rtt_wlen`).
 const MINIMUM_COUNTS: u64 = 300 * SECOND;
 
-/// What is known of the path's time.
+/// The estimates of the path's round trip time.
 #[derive(Default)]
 pub struct Rtt {
     smoothed: Option<u64>,
@@ -38,8 +39,8 @@ impl Rtt {
         self.sample_minimum(now, rtt);
     }
 
-    /// Adds a sample to the minimum alone: that of the segment acknowledged last, which waited
-    /// least at the receiver.
+    /// Adds a sample only to the minimum: that of the last segment acknowledged, which the receiver
+    /// has delayed least.
     pub fn sample_minimum(&mut self, now: u64, rtt: u64) {
         let counts = |(minimum, at): (u64, u64)| minimum < rtt && now < at + MINIMUM_COUNTS;
         if !self.minimum.is_some_and(counts) {
@@ -57,12 +58,12 @@ impl Rtt {
         self.variation
     }
 
-    /// The least sample of the last five minutes.
+    /// The minimum of the samples of the last five minutes.
     pub fn minimum(&self) -> Option<u64> {
         self.minimum.map(|(minimum, _)| minimum)
     }
 
-    /// The timeout after it has passed `backoff` times.
+    /// The timeout after `backoff` expirations.
     pub fn rto(&self, backoff: u32) -> u64 {
         let first = match self.smoothed {
             None => INITIAL_RTO,

@@ -1,4 +1,4 @@
-//! The data that is sent and not acknowledged: the scoreboard of RFC 6675, with the times that RFC
+//! The data that was sent but not acknowledged: the scoreboard of RFC 6675, with the times that RFC
 //! 8985 needs. A record is one transmission, of one segment or of several that the device splits.
 //!
 //! The records are a tree, so that an acknowledgment costs at most a logarithm of their number for
@@ -7,18 +7,19 @@
 use crate::seq::Seq;
 use tree::{Member, Tree};
 
-/// The most records for what is new: some 600 KiB. Beyond them nothing new is sent until something
-/// is acknowledged, and a block of SACK that would cut a record counts only as far as it need not.
+/// The maximum number of records for new data, which take about 600 KiB. At the maximum, no new
+/// data is sent until something is acknowledged, and a SACK block counts only as far as it cuts no
+/// record.
 pub const MOST: usize = 8192;
-/// The most where what is lost is cut for its retransmission, which must go on.
+/// The maximum when lost data is cut for its retransmission, which must not be stopped.
 const MOST_CUT: usize = 2 * MOST;
 
-/// What became of a transmission.
+/// The fate of a transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Underway, as far as is known.
+    /// In flight, as far as is known.
     InFlight,
-    /// Taken as lost and not sent again yet.
+    /// Considered lost, and not retransmitted yet.
     Lost,
     /// Arrived out of order.
     Sacked,
@@ -27,13 +28,13 @@ pub enum State {
 /// One record: `[start, end)` of the sequence space.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
-    /// Its first number.
+    /// The first sequence number.
     pub start: Seq,
-    /// The number after its last.
+    /// The sequence number after the last.
     pub end: Seq,
-    /// When it was sent last, in ns.
+    /// When it was last sent, in ns.
     pub sent_at: u64,
-    /// What became of it.
+    /// Its fate.
     pub state: State,
     /// Whether it was sent more than once.
     pub retransmitted: bool,
@@ -45,11 +46,11 @@ impl Sent {
     }
 }
 
-/// What is looked for among records.
+/// The sums by which records are found.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Sum {
     any_lost: bool,
-    /// What was sent first of those in flight: when, and its end.
+    /// The earliest transmission in flight: its time and its end.
     oldest: (u64, Seq),
 }
 
@@ -57,7 +58,7 @@ impl Member for Sent {
     type Key = Seq;
     type Sum = Sum;
 
-    /// The end, as what is acknowledged moves the start.
+    /// The end, since acknowledgments move the start.
     fn key(&self) -> Seq {
         self.end
     }
@@ -89,11 +90,11 @@ pub const NEVER: (u64, Seq) = (u64::MAX, Seq::MAX);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// All records, by sequence number, without gaps.
+/// All records in the order of their sequence numbers, without gaps.
 #[derive(Default)]
 pub struct Scoreboard {
     records: Tree<Sent>,
-    /// The end of the last.
+    /// The end of the last record.
     end: Seq,
     in_flight: u64,
     lost: u64,
@@ -101,12 +102,12 @@ pub struct Scoreboard {
 }
 
 impl Scoreboard {
-    /// The records, ascending.
+    /// The records in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = &Sent> {
         core::iter::successors(self.head(), |sent| self.containing(sent.end))
     }
 
-    /// How many there are.
+    /// The number of records.
     pub fn len(&self) -> usize {
         self.records.len()
     }
@@ -121,37 +122,38 @@ impl Scoreboard {
         self.containing(0)
     }
 
-    /// The record that a number lies in; the first, where it lies below all.
+    /// The record that contains a sequence number; the first record for numbers below all.
     fn containing(&self, seq: Seq) -> Option<&Sent> {
         self.records.from(&(seq + 1))
     }
 
-    /// Bytes in flight: "pipe" of RFC 6675.
+    /// The number of bytes in flight: "pipe" in RFC 6675.
     pub fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
-    /// Bytes that are taken as lost and not sent again.
+    /// The number of bytes considered lost and not retransmitted.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Bytes that have arrived out of order.
+    /// The number of bytes that have arrived out of order.
     pub fn sacked(&self) -> u64 {
         self.sacked
     }
 
-    /// What was sent first of all that is in flight: when, and its end. [`NEVER`] if nothing is.
+    /// The earliest transmission in flight: its time and its end. [`NEVER`] if nothing is in
+    /// flight.
     pub fn oldest(&self) -> (u64, Seq) {
         self.records.sum().map_or(NEVER, |sum| sum.oldest)
     }
 
-    /// Forgets everything and gives the memory back.
+    /// Removes all records and frees the memory.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Makes room for one record more, where there are fewer than `most`.
+    /// Makes room for one more record, if there are fewer than `most`.
     fn reserve(&mut self, most: usize) -> Result<(), Full> {
         if self.records.len() >= most {
             return Err(Full);
@@ -159,7 +161,7 @@ impl Scoreboard {
         self.records.reserve(1).map_err(|_| Full)
     }
 
-    /// Adds what is sent for the first time.
+    /// Adds data that is sent for the first time.
     ///
     /// # Errors
     /// [`Full`].
@@ -188,7 +190,7 @@ impl Scoreboard {
         }
     }
 
-    /// Puts the record with the same end in the place of the one that is there.
+    /// Replaces a record by another one with the same end.
     fn replace(&mut self, before: &Sent, after: Sent) {
         if self.records.change(&before.end, |sent| *sent = after) {
             *self.count(before.state) -= before.len();
@@ -208,7 +210,7 @@ impl Scoreboard {
         }
     }
 
-    /// Takes out all that lies below `una`; `each` sees what was not known to have arrived.
+    /// Removes everything below `una`; `each` is called for what was not known to have arrived.
     pub fn acknowledge(&mut self, una: Seq, mut each: impl FnMut(&Sent)) {
         while let Some(&head) = self.head().filter(|head| head.start < una) {
             let end = head.end.min(una);
@@ -223,8 +225,9 @@ impl Scoreboard {
         }
     }
 
-    /// Marks `[start, end)` as arrived; `each` sees what was not known to be. Within a record only
-    /// whole segments of `mss` bytes count, so that no peer splits records at will.
+    /// Marks `[start, end)` as arrived; `each` is called for what was not known to have arrived.
+    /// Within a record only whole segments of `mss` bytes count, so that no peer can split records
+    /// arbitrarily.
     pub fn sack(&mut self, start: Seq, end: Seq, mss: u32, mut each: impl FnMut(&Sent)) {
         let mss = u64::from(mss.max(1));
         let mut at = start;
@@ -248,7 +251,7 @@ impl Scoreboard {
         }
     }
 
-    /// Makes one record of what has arrived on both sides: its times are of no use any more.
+    /// Merges a part with neighbours that have arrived, too: their times are no longer needed.
     fn merge(&mut self, part: &Sent) {
         let Some(mut whole) = self.records.get(&part.end).copied() else {
             return;
@@ -267,8 +270,8 @@ impl Scoreboard {
         }
     }
 
-    /// Makes a record of its own of `[first, last)`, which lies in `sent`, where there are fewer
-    /// than `most`.
+    /// Makes `[first, last)`, which lies in `sent`, a record of its own, if there are fewer than
+    /// `most`.
     fn part(&mut self, sent: &Sent, first: Seq, last: Seq, most: usize) -> Result<Sent, Full> {
         let mut rest = *sent;
         if first > rest.start {
@@ -281,7 +284,7 @@ impl Scoreboard {
         Ok(rest)
     }
 
-    /// Cuts a record in two; returns the second.
+    /// Splits a record at `middle`; returns the second one.
     fn split(&mut self, sent: &Sent, middle: Seq, most: usize) -> Result<Sent, Full> {
         self.reserve(most)?;
         let rest = Sent {
@@ -296,8 +299,8 @@ impl Scoreboard {
         Ok(rest)
     }
 
-    /// Takes those in flight as lost that were sent before `newest` (when, and the end) and no
-    /// later than `by`; returns how many bytes.
+    /// Marks those records in flight as lost that were sent before `newest` (time and end) and no
+    /// later than `by`; returns the number of bytes.
     pub fn lose_older(&mut self, newest: (u64, Seq), by: u64) -> u64 {
         let before = self.lost;
         let is_lost = |sum: &Sum| sum.oldest < newest && sum.oldest.0 <= by;
@@ -307,27 +310,27 @@ impl Scoreboard {
         self.lost - before
     }
 
-    /// Takes the oldest record as lost, if it is in flight.
+    /// Marks the oldest record as lost, if it is in flight.
     pub fn lose_head(&mut self) {
         if let Some(&head) = self.head().filter(|head| head.state == State::InFlight) {
             self.set(&head, State::Lost);
         }
     }
 
-    /// Takes the first `length` bytes as lost, if they are in flight; returns how many are.
+    /// Marks the first `length` bytes as lost, if they are in flight; returns the number of bytes.
     pub fn lose_first(&mut self, length: u32) -> u64 {
         let before = self.lost;
         let underway = self.head().filter(|head| head.state == State::InFlight);
         if let Some(&head) = underway {
             let end = head.end.min(head.start + u64::from(length));
-            // What cannot be cut is lost as a whole.
+            // A record that cannot be split is lost as a whole.
             let part = self.part(&head, head.start, end, MOST_CUT).unwrap_or(head);
             self.set(&part, State::Lost);
         }
         self.lost - before
     }
 
-    /// Takes those in flight as lost that are longer than `most`.
+    /// Marks the records in flight that are longer than `most` as lost.
     pub fn lose_longer(&mut self, most: u64) {
         let mut at = 0;
         while let Some(&sent) = self.containing(at) {
@@ -338,14 +341,14 @@ impl Scoreboard {
         }
     }
 
-    /// Nothing counts as lost any more.
+    /// Marks nothing as lost any more.
     pub fn unmark_lost(&mut self) {
         while let Some(&sent) = self.records.first(|sum| sum.any_lost) {
             self.set(&sent, State::InFlight);
         }
     }
 
-    /// Nothing counts as arrived any more: the receiver has thrown it away.
+    /// Marks nothing as arrived any more: the receiver has discarded it.
     pub fn forget_sacks(&mut self) {
         let mut at = 0;
         while let Some(&sent) = self.containing(at) {
@@ -356,24 +359,25 @@ impl Scoreboard {
         }
     }
 
-    /// Where the first begins that is lost.
+    /// The start of the first lost record.
     pub fn first_lost(&self) -> Option<Seq> {
         let lost = self.records.first(|sum| sum.any_lost)?;
         Some(lost.start)
     }
 
-    /// Sends the first that is lost again, at most `most` bytes of it; returns its range.
+    /// Retransmits the first lost record, at most `most` bytes of it; returns its range.
     pub fn retransmit_lost(&mut self, most: u64, now: u64) -> Option<(Seq, Seq)> {
         let lost = *self.records.first(|sum| sum.any_lost)?;
         let end = lost.end.min(lost.start + most);
-        // What cannot be cut counts as sent in whole: the rest is lost again later.
+        // A record that cannot be split counts as sent as a whole: the rest is detected as lost
+        // later.
         let part = self.part(&lost, lost.start, end, MOST_CUT).unwrap_or(lost);
         self.stamp(&part, now);
         Some((part.start, end))
     }
 
-    /// Sends the last again, if it has not arrived, at most `most` bytes of its end: a probe of
-    /// the tail.
+    /// Retransmits the last record, if it has not arrived, at most `most` bytes at its end: a tail
+    /// loss probe.
     pub fn retransmit_last(&mut self, most: u64, now: u64) -> Option<(Seq, Seq)> {
         let last = self.records.get(&self.end);
         let last = *last.filter(|last| last.state == State::InFlight)?;

@@ -1,28 +1,29 @@
 //! Sequence numbers (RFC 9293, 3.4) of 64 bits.
 //!
-//! The wire carries their low 32 bits. Inside they are extended, so that they compare as plain
-//! numbers and count the stream's bytes however long a connection lives.
+//! The wire carries their low 32 bits. Internally they are extended, so that they compare as plain
+//! numbers and count the bytes of the stream however long a connection lives.
 
-/// An extended sequence number. Its low 32 bits are what a segment carries.
+/// An extended sequence number. A segment carries its low 32 bits.
 pub type Seq = u64;
 
-/// The extended number of an initial sequence number. It is far enough from zero that everything
-/// that a peer can name lies above zero.
+/// The extended form of an initial sequence number. It is far enough above zero that every number a
+/// peer can name is above zero.
 pub const fn first(isn: u32) -> Seq {
     (1 << 32) | isn as u64
 }
 
-/// The number with these low 32 bits that is nearest to `near`: at most 2^31 away.
+/// The number with these low 32 bits that is closest to `near`: at most 2^31 away.
 pub const fn extend(near: Seq, low: u32) -> Seq {
     near.wrapping_add_signed(low.wrapping_sub(near as u32) as i32 as i64)
 }
 
-/// What a segment carries of the number.
+/// The part of the number that a segment carries.
 pub const fn wire(seq: Seq) -> u32 {
     seq as u32
 }
 
-/// Whether timestamp `a` is older than `b` (RFC 7323, 5.2): they wrap, as the wire's numbers do.
+/// Whether timestamp `a` is older than `b` (RFC 7323, 5.2): they wrap around, like sequence numbers
+/// on the wire.
 pub const fn is_older(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }

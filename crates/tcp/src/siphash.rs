@@ -4,7 +4,7 @@ use core::hash::Hasher;
 
 use siphasher::sip::SipHasher24;
 
-/// 128 bits that nobody else knows.
+/// 128 secret bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key(pub [u64; 2]);
 
@@ -22,7 +22,7 @@ pub fn hash(key: Key, words: &[u64]) -> u64 {
 mod tests {
     use super::*;
 
-    /// The first words of the key and of the messages are the bytes 0, 1, 2 and so on: the
+    /// The first words of the key and of the messages are the bytes 0, 1, 2 and so on: the test
     /// vectors of SipHash's authors for 0 and 8 bytes.
     #[test]
     fn vectors() {

@@ -1,4 +1,5 @@
-//! TIME_WAIT (RFC 9293, 3.10.7.4): late segments, and SYNs that open a connection anew (RFC 6191).
+//! TIME_WAIT (RFC 9293, 3.10.7.4): handles late segments, and SYNs that reopen a connection (RFC
+//! 6191).
 
 use crate::header::{Flags, Header};
 use crate::limiter::{Limiter, has_data};
@@ -7,15 +8,15 @@ use crate::paws::Recent;
 use crate::rtt::{MS, SECOND};
 use crate::seq::{self, Seq};
 
-/// How long it takes (Linux's `TCP_TIMEWAIT_LEN`).
+/// The duration of TIME_WAIT (Linux's `TCP_TIMEWAIT_LEN`).
 const TIME_WAIT: u64 = 60 * SECOND;
-/// How far the numbers of the next connection are from those of this one at least: more than a
-/// window that is not scaled.
+/// The minimum distance of the next connection's sequence numbers from this one's: more than an
+/// unscaled window.
 const APART: u32 = 65535 + 2;
 
-/// A connection in TIME_WAIT: what late segments need of it. Once no socket holds the connection
-/// and [`Connection::transmit`](crate::Connection::transmit) has nothing, this can be kept in its
-/// place, as Linux does.
+/// A connection in TIME_WAIT: the state needed for late segments. When no socket holds the
+/// connection any more, and [`Connection::transmit`](crate::Connection::transmit) returns nothing,
+/// this can be kept instead of it, as in Linux.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting {
     pub(crate) local: u16,
@@ -24,23 +25,23 @@ pub struct Waiting {
     pub(crate) sent: u32,
     /// RCV.NXT.
     pub(crate) expected: Seq,
-    /// The field of its headers.
+    /// The window field of its headers.
     pub(crate) window: u16,
-    /// What is added to the clock of this end's timestamps.
+    /// The offset that is added to the clock of this end's timestamps.
     pub(crate) stamp_offset: u32,
     pub(crate) recent: Option<Recent>,
     pub(crate) due: u64,
     pub(crate) limiter: Limiter,
 }
 
-/// What becomes of a late segment.
+/// How a late segment is handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Late {
-    /// Send this; where the segment [`reopens`](Self::reopens), only if nobody listens.
+    /// Send this; if the segment [`reopens`](Self::reopens) the connection, only if nobody listens.
     pub answer: Option<Header>,
-    /// It is a SYN that may open a connection anew ([`Received::reopens`](crate::Received)).
+    /// It is a SYN that may reopen the connection ([`Received::reopens`](crate::Received)).
     pub reopens: Option<u32>,
-    /// RST has ended the wait.
+    /// A RST has ended TIME_WAIT.
     pub is_over: bool,
 }
 
@@ -59,12 +60,12 @@ impl Waiting {
         }
     }
 
-    /// When it is over and to be forgotten, in ns.
+    /// When TIME_WAIT ends and this can be dropped, in ns.
     pub fn due(&self) -> u64 {
         self.due
     }
 
-    /// Takes a late segment with `payload` bytes.
+    /// Handles a late segment with `payload` bytes.
     pub fn on_segment(&mut self, now: u64, header: &Header, payload: usize) -> Late {
         let flags = header.flags;
         let (is_reset, has_ack) = (flags.contains(Flags::RST), flags.contains(Flags::ACK));
@@ -119,14 +120,14 @@ impl Waiting {
         }
     }
 
-    /// The initial sequence number of a connection that takes the place of this one, beyond all
-    /// that it has sent (RFC 6191).
+    /// The initial sequence number of a connection that replaces this one, above everything that it
+    /// has sent (RFC 6191).
     pub fn next_isn(&self) -> u32 {
         self.sent.wrapping_add(APART).max(1)
     }
 
-    /// Whether `connect` may take its place at `now`, with [`next_isn`](Self::next_isn): timestamps
-    /// tell the segments of both apart (`net.ipv4.tcp_tw_reuse`).
+    /// Whether `connect` may reuse its ports at `now`, with [`next_isn`](Self::next_isn):
+    /// timestamps distinguish the segments of both (`net.ipv4.tcp_tw_reuse`).
     pub fn may_be_reused(&self, now: u64) -> bool {
         self.recent.is_some_and(|recent| now > recent.at + SECOND)
     }

@@ -11,26 +11,26 @@ use core::cmp::Ordering;
 
 /// A member of a tree.
 pub trait Member {
-    /// The type of its place in the order; no two members have the same place.
+    /// The type of keys; no two members have the same key.
     type Key: Ord;
-    /// The type of the sum over a subtree's members.
+    /// The type of the sum over the members of a subtree.
     type Sum: Copy + PartialEq;
 
-    /// Its place in the order.
+    /// The member's key.
     fn key(&self) -> Self::Key;
     /// The sum of this member alone.
     fn sum(&self) -> Self::Sum;
-    /// The sum of both.
+    /// The sum of two sums.
     fn join(one: Self::Sum, other: Self::Sum) -> Self::Sum;
 }
 
-/// There is no memory.
+/// There is not enough memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
 /// No node.
 const NONE: u32 = u32::MAX;
-/// No tree of so many members as have numbers is higher (1.44 times log2).
+/// The maximum height of a tree with as many members as there are numbers (1.44 times log2).
 const MOST_HEIGHT: usize = 48;
 const LEFT: usize = 0;
 const RIGHT: usize = 1;
@@ -42,7 +42,7 @@ struct Node<T: Member> {
     below: [u32; 2],
 }
 
-/// The way from the root to a node.
+/// The path from the root to a node.
 struct Path {
     nodes: [u32; MOST_HEIGHT],
     length: usize,
@@ -66,7 +66,7 @@ impl Path {
     }
 }
 
-/// Members by ascending key.
+/// Members in ascending order of keys.
 pub struct Tree<T: Member> {
     nodes: Vec<Node<T>>,
     root: u32,
@@ -79,10 +79,10 @@ impl<T: Member> Default for Tree<T> {
 }
 
 impl<T: Member> Tree<T> {
-    /// The memory that a member takes.
+    /// The memory that a member takes, in bytes.
     pub const NODE: usize = size_of::<Node<T>>();
 
-    /// Nothing.
+    /// An empty tree.
     pub const fn new() -> Self {
         Tree {
             nodes: Vec::new(),
@@ -90,27 +90,27 @@ impl<T: Member> Tree<T> {
         }
     }
 
-    /// How many there are.
+    /// The number of members.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no members.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// The sum of all, if there are any.
+    /// The sum of all members, if there are any.
     pub fn sum(&self) -> Option<T::Sum> {
         self.node(self.root).map(|node| node.sum)
     }
 
-    /// All, in no order.
+    /// All members, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.nodes.iter().map(|node| &node.member)
     }
 
-    /// The first whose key is `key` or greater.
+    /// The first member whose key is `key` or greater.
     pub fn from(&self, key: &T::Key) -> Option<&T> {
         let (mut at, mut found) = (self.root, None);
         while let Some(node) = self.node(at) {
@@ -125,20 +125,21 @@ impl<T: Member> Tree<T> {
         found
     }
 
-    /// The member with that key.
+    /// The member with this key.
     pub fn get(&self, key: &T::Key) -> Option<&T> {
         self.from(key).filter(|found| found.key() == *key)
     }
 
-    /// The first member whose sum matches, where `seeks` is true of a subtree's sum if and only if
-    /// it is true of that of a member in it.
+    /// The first member whose sum matches. `seeks` must be true for the sum of a subtree if and
+    /// only if it is true for that of one of its members.
     pub fn first(&self, seeks: impl Fn(&T::Sum) -> bool) -> Option<&T> {
         self.first_in(self.root, &seeks)
     }
 
-    /// The first of those whose key is `key` or greater; `seeks` as with [`first`](Self::first).
+    /// The first matching member whose key is `key` or greater; `seeks` as for
+    /// [`first`](Self::first).
     pub fn first_from(&self, key: &T::Key, seeks: impl Fn(&T::Sum) -> bool) -> Option<&T> {
-        // The way to the key, as far as what is on it comes after that.
+        // The nodes on the path to the key that come after it.
         let mut after = [NONE; MOST_HEIGHT];
         let (mut count, mut at) = (0, self.root);
         while let Some(node) = self.node(at) {
@@ -174,10 +175,10 @@ impl<T: Member> Tree<T> {
         }
     }
 
-    /// All members whose sum matches, in no order, where `seeks` is true of a subtree's sum if it
-    /// is true of that of a member in it.
+    /// All members whose sum matches, in no particular order. `seeks` must be true for the sum of a
+    /// subtree if it is true for that of one of its members.
     pub fn those(&self, seeks: impl Fn(&T::Sum) -> bool) -> impl Iterator<Item = &T> {
-        // One waits at each level.
+        // At most one node waits at each level.
         let mut waiting = [NONE; MOST_HEIGHT];
         let (mut count, mut at) = (0_usize, self.root);
         core::iter::from_fn(move || {
@@ -198,7 +199,7 @@ impl<T: Member> Tree<T> {
         })
     }
 
-    /// The member before which there are `index` others.
+    /// The member with the index `index`.
     pub fn nth(&self, mut index: usize) -> Option<&T>
     where
         T: Member<Sum = usize>,
@@ -229,7 +230,7 @@ impl<T: Member> Tree<T> {
         room.ok_or(NoMemory)?.map_err(|_| NoMemory)
     }
 
-    /// Adds a member whose key no other has.
+    /// Adds a member with a new key.
     ///
     /// # Errors
     /// [`NoMemory`].
@@ -258,8 +259,7 @@ impl<T: Member> Tree<T> {
         Ok(())
     }
 
-    /// Changes the member with that key, which keeps its place in the order; returns whether there
-    /// is one.
+    /// Changes the member with this key, whose key must stay the same; returns whether it exists.
     pub fn change(&mut self, key: &T::Key, change: impl FnOnce(&mut T)) -> bool {
         let Some((mut path, at)) = self.path_to(key) else {
             return false;
@@ -270,15 +270,15 @@ impl<T: Member> Tree<T> {
         true
     }
 
-    /// Takes out the member with that key.
+    /// Removes the member with this key.
     pub fn remove(&mut self, key: &T::Key) -> Option<T> {
         let member = self.take(key)?;
         self.shrink();
         Some(member)
     }
 
-    /// As [`remove`](Self::remove), and keeps the room: what [`reserve`](Self::reserve) made is
-    /// there for the next.
+    /// As [`remove`](Self::remove), but keeps the room: what [`reserve`](Self::reserve) made is
+    /// available for the next insertion.
     pub fn take(&mut self, key: &T::Key) -> Option<T> {
         let (mut path, gone) = self.path_to(key)?;
         let (parent, depth) = (path.last(), path.length);
@@ -293,8 +293,8 @@ impl<T: Member> Tree<T> {
         Some(self.nodes.swap_remove(gone as usize).member)
     }
 
-    /// Puts the first node of the subtree at `right` in the place of the node above that, and adds
-    /// to the path to the latter what changes with it.
+    /// Puts the first node of the subtree at `right` in place of the node above that subtree, and
+    /// extends the path to the latter accordingly.
     fn take_least(&mut self, above: u32, right: u32, path: &mut Path) -> u32 {
         let place = path.length;
         path.push(above);
@@ -316,13 +316,13 @@ impl<T: Member> Tree<T> {
             self.nodes[parent as usize].below[LEFT] = rest;
             heirs[RIGHT] = right;
         }
-        // What those above know of the subtree is what they knew of its former root.
+        // The nodes above have recorded the subtree with its former root.
         let heir = &mut self.nodes[least as usize];
         (heir.below, heir.sum, heir.height) = (heirs, sum, height);
         least
     }
 
-    /// Gives back room of removed members, if there is memory for a smaller copy.
+    /// Frees the room of removed members, if there is memory for a smaller copy.
     fn shrink(&mut self) {
         let room = 2 * self.nodes.len().max(8);
         if self.nodes.capacity() < 2 * room {
@@ -343,7 +343,7 @@ impl<T: Member> Tree<T> {
         self.node(at).map_or(0, |node| node.height)
     }
 
-    /// The node with that key, and the way to it from the root.
+    /// The node with this key, and the path to it from the root.
     fn path_to(&self, key: &T::Key) -> Option<(Path, u32)> {
         let mut path = Path::new();
         let mut at = self.root;
@@ -358,7 +358,7 @@ impl<T: Member> Tree<T> {
         }
     }
 
-    /// Makes the link from `parent`, or the root, to one node lead to another.
+    /// Changes the link from `parent`, or of the root, from one node to another.
     fn relink(&mut self, parent: Option<u32>, from: u32, to: u32) {
         let Some(parent) = parent else {
             self.root = to;
@@ -369,8 +369,8 @@ impl<T: Member> Tree<T> {
         below[side] = to;
     }
 
-    /// Balances the nodes of a path and sums them up, the lowest first: those from depth `to` on,
-    /// and then until what is above knows all already.
+    /// Balances the nodes of a path and updates their sums, the lowest first: all from depth `to`
+    /// on, and then further up until nothing changes.
     fn balance(&mut self, path: &Path, to: usize) {
         for (depth, &at) in path.nodes[..path.length].iter().enumerate().rev() {
             let (top, changed) = self.balance_one(at);
@@ -384,8 +384,8 @@ impl<T: Member> Tree<T> {
         }
     }
 
-    /// Balances the subtree at `at`, whose own subtrees' heights differ by at most two; its new
-    /// root, and whether its height or sum, or its root, is another than before.
+    /// Balances the subtree at `at`, in which the heights differ by at most two. Returns its new
+    /// root, and whether its height, sum or root has changed.
     fn balance_one(&mut self, at: u32) -> (u32, bool) {
         let [left, right] = self.nodes[at as usize].below;
         let (left_height, right_height) = (self.height(left), self.height(right));
@@ -401,7 +401,7 @@ impl<T: Member> Tree<T> {
         (self.rotate(at, high), true)
     }
 
-    /// Brings the child at `side` above the node at `at`; it is the new root.
+    /// Rotates the child at `side` above the node at `at`; returns the new root.
     fn rotate(&mut self, at: u32, side: usize) -> u32 {
         let child = self.nodes[at as usize].below[side];
         let inner = self.nodes[child as usize].below[1 - side];
@@ -412,7 +412,7 @@ impl<T: Member> Tree<T> {
         child
     }
 
-    /// Sums up the subtree at `at`; whether its height or sum changes.
+    /// Updates the height and the sum of the subtree at `at`; returns whether they have changed.
     fn sum_up(&mut self, at: u32) -> bool {
         let node = &self.nodes[at as usize];
         let [left, right] = node.below.map(|below| self.node(below));
@@ -428,7 +428,7 @@ impl<T: Member> Tree<T> {
         (old_sum, old_height) != (sum, height + 1)
     }
 
-    /// Makes the link to the last node lead to `place`, where that node moves.
+    /// Changes the link to the last node, which moves to `place`.
     fn relink_last(&mut self, place: u32) {
         let last = self.nodes.len() as u32 - 1;
         if place == last {
@@ -475,7 +475,7 @@ mod tests {
         }
     }
 
-    /// Checks what each node of a subtree knows of it; its height and sum.
+    /// Checks what each node has recorded about its subtree; returns its height and sum.
     fn check(tree: &Tree<One>, at: u32) -> (u8, u32) {
         let Some(node) = tree.node(at) else {
             return (0, 0);

@@ -1,32 +1,33 @@
 use atomics::{AtomicBool, AtomicU32, Ordering::*, fence};
 
-/// The state of a thread that runs, or could.
+/// The state of a thread that runs or could run.
 pub const RUNNABLE: u32 = 0;
 
 /// The part of a thread's state that run queues and wakers share.
 #[derive(Debug)]
 pub struct Sleeper {
-    /// [`RUNNABLE`], or bits that say in which way it sleeps.
+    /// [`RUNNABLE`], or bits for the kind of sleep.
     state: AtomicU32,
     /// Whether the thread is in a run queue or runs; changed under its CPU's lock.
     queued: AtomicBool,
-    /// The CPU whose queue's lock guards the thread: it runs there, or did last, or goes there.
+    /// The CPU whose queue's lock protects the thread: it runs there, last ran there, or moves
+    /// there.
     cpu: AtomicU32,
 }
 
 /// The result of a wake-up.
 #[derive(Debug)]
 pub enum Wake<G> {
-    /// The thread is in none of the sleeps that were to end.
+    /// The thread is in none of the given kinds of sleep.
     NotAsleep,
-    /// The thread had only announced a sleep, and goes on.
+    /// The thread had only announced a sleep, and continues.
     Running,
-    /// The thread is runnable now, and in no queue; the queue of its CPU is locked.
+    /// The thread is runnable now but in no queue; the queue of its CPU is locked.
     Asleep(G),
 }
 
 impl Sleeper {
-    /// A thread that is in no queue.
+    /// The state of a thread that is in no queue.
     pub fn new(state: u32) -> Self {
         Sleeper {
             state: AtomicU32::new(state),
@@ -35,59 +36,59 @@ impl Sleeper {
         }
     }
 
-    /// The state: [`RUNNABLE`], or the way in which the thread sleeps.
+    /// The state: [`RUNNABLE`], or the kind of sleep.
     #[inline]
     pub fn state(&self) -> u32 {
         self.state.load(Relaxed)
     }
 
-    /// The thread announces a sleep. A full fence must follow before it looks at the condition.
+    /// Announces a sleep of the thread. A full fence must follow before it checks the condition.
     #[inline]
     pub fn announce(&self, state: u32) {
         self.state.store(state, Relaxed);
     }
 
-    /// The thread announces a sleep, and looks at the condition next.
+    /// Announces a sleep of the thread, which checks the condition next.
     #[inline]
     pub fn prepare(&self, state: u32) {
         self.announce(state);
         fence(SeqCst);
     }
 
-    /// The thread does not sleep.
+    /// Cancels the thread's sleep.
     #[inline]
     pub fn set_runnable(&self) {
         self.state.store(RUNNABLE, Relaxed);
     }
 
-    /// The CPU that the thread runs on, did last, or goes to.
+    /// The CPU on which the thread runs, last ran, or to which it moves.
     #[inline]
     pub fn cpu(&self) -> usize {
         self.cpu.load(Relaxed) as usize
     }
 
-    /// The thread goes to CPU `cpu`: it is runnable, in no queue, and the lock of its old CPU's is
-    /// still held. So a CPU that has that lock, and finds that CPU here, has the lock that guards
-    /// the thread.
+    /// Moves the thread to CPU `cpu`: it is runnable and in no queue, and the lock of its old CPU's
+    /// queue is still held. So a CPU that has a queue's lock and finds that queue's CPU here has
+    /// the lock that protects the thread.
     #[inline]
     pub fn set_cpu(&self, cpu: usize) {
         self.cpu.store(cpu as u32, Relaxed);
     }
 
-    /// The thread enters the queue of CPU `cpu`, whose lock is held.
+    /// Records that the thread enters the queue of CPU `cpu`, whose lock is held.
     #[inline]
     pub fn enqueue(&self, cpu: usize) {
         self.set_cpu(cpu);
         self.queued.store(true, Relaxed);
     }
 
-    /// The thread leaves its CPU, whose queue's lock is held.
+    /// Records that the thread leaves its CPU, whose queue's lock is held.
     #[inline]
     pub fn dequeue(&self) {
         self.queued.store(false, Relaxed);
     }
 
-    /// Whether the thread is in a queue or runs, where the lock of its CPU's queue is held.
+    /// Whether the thread is in a queue or runs. The lock of its CPU's queue must be held.
     #[inline]
     pub fn is_queued(&self) -> bool {
         self.queued.load(Relaxed)
@@ -101,8 +102,8 @@ impl Sleeper {
         self.wake_listed(states, lock)
     }
 
-    /// [`wake`](Self::wake) for a thread that was found in a list. It enters the list under the
-    /// list's lock after it announced its sleep, and before it looks at the condition.
+    /// As [`wake`](Self::wake), for a thread that was found in a list. It enters the list under the
+    /// list's lock after it has announced its sleep, and before it checks the condition.
     #[inline(always)]
     pub fn wake_listed<G>(&self, states: u32, lock: impl Fn(usize) -> G) -> Wake<G> {
         loop {

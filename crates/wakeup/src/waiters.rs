@@ -1,7 +1,6 @@
 use atomics::{AtomicUsize, Ordering::*, const_fn, fence};
 
-/// The length of a list of threads that wait for a condition, for wakers to see without the list's
-/// lock.
+/// The length of a list of waiting threads, which wakers can read without the list's lock.
 #[derive(Debug)]
 pub struct Waiters(AtomicUsize);
 
@@ -13,14 +12,15 @@ impl Waiters {
         }
     }
 
-    /// The list has this length now. With its lock.
+    /// Sets the length of the list. The list's lock is held.
     #[inline]
     pub fn set(&self, length: usize) {
         self.0.store(length, Relaxed);
     }
 
-    /// Threads went from this list to another, which have these lengths now. With both locks. A
-    /// waker that looks at this list and then at the other finds them in one.
+    /// Records that threads were moved from this list to another, with the new lengths. Both locks
+    /// are held. A waker that looks at this list and then at the other finds the threads in one of
+    /// them.
     pub fn moved(&self, length: usize, to: &Self, others: usize) {
         to.set(others);
         // With the fence of the waker's second look.
@@ -28,21 +28,21 @@ impl Waiters {
         self.set(length);
     }
 
-    /// The thread has entered the list, and looks at the condition next.
+    /// Called when the thread has entered the list, before it checks the condition.
     #[inline]
     pub fn entered(&self) {
         fence(SeqCst);
     }
 
-    /// How many wakers have to look for, after they changed the condition. A thread that is not
-    /// among them sees the change.
+    /// The number of threads to wake after the condition was changed. A thread that is not among
+    /// them sees the change.
     #[inline]
     pub fn after_change(&self) -> usize {
         fence(SeqCst);
         self.get()
     }
 
-    /// The length, as it is or was.
+    /// The length, which may be outdated.
     #[inline]
     pub fn get(&self) -> usize {
         self.0.load(Relaxed)

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 /// Sent once by the guest before its first frame.
 pub const SYNC: &[u8; 8] = b"\0stile1\n";
 
-/// The most payload that one frame carries, in bytes.
+/// The maximum payload of a frame in bytes.
 pub const MAX_PAYLOAD: usize = u16::MAX as usize;
 
 const HEADER: usize = 3;
@@ -16,7 +16,7 @@ const HEADER: usize = 3;
 pub enum Channel {
     /// Host to guest: standard input; an empty payload is end-of-file.
     Stdin,
-    /// Guest to host: standard output, or the terminal's output where the job has a terminal.
+    /// Guest to host: standard output, or the terminal's output if the job has a terminal.
     Stdout,
     /// Guest to host: standard error.
     Stderr,
@@ -46,15 +46,15 @@ impl Channel {
 /// A message about a job rather than a part of its input or output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// Guest: the job of this index starts.
+    /// Guest: the job with this index starts.
     Started(u16),
     /// Guest: the program ended with this status.
     Exited(u8),
     /// Guest: the program was killed by this signal.
     Killed(u8),
-    /// Guest: the program could not be started; the error number says why.
+    /// Guest: the program could not be started, with the error number.
     Failed(u16),
-    /// Guest: so many bytes of standard input were taken. Host: so much output, by its cost.
+    /// Guest: this many bytes of standard input were read. Host: this much output, by its cost.
     Credit(u16),
     /// Host: the terminal has this many rows and columns.
     Resize(u16, u16),
@@ -78,7 +78,7 @@ impl Control {
         [tag, a, b, c, d]
     }
 
-    /// The message of a payload; `None` where it is none.
+    /// The message in a payload; `None` if it is invalid.
     pub fn decode(payload: &[u8]) -> Option<Self> {
         let &[tag, a, b, c, d] = payload else {
             return None;
@@ -97,8 +97,8 @@ impl Control {
     }
 }
 
-/// Appends frames for `payload` to `out`: one for each [`MAX_PAYLOAD`] bytes, and one empty frame
-/// for nothing.
+/// Appends frames for `payload` to `out`: one for each [`MAX_PAYLOAD`] bytes, and an empty one if
+/// there are none.
 pub fn encode(channel: Channel, mut payload: &[u8], out: &mut Vec<u8>) {
     loop {
         let (now, later) = payload.split_at(payload.len().min(MAX_PAYLOAD));
@@ -119,12 +119,11 @@ pub enum Item {
     Noise(Vec<u8>),
     /// A frame.
     Frame(Channel, Vec<u8>),
-    /// A frame of a channel that does not exist: the stream is broken and nothing after it can be
-    /// trusted.
+    /// A frame of an unknown channel: the stream is broken, and nothing after it can be trusted.
     Broken(u8),
 }
 
-/// Takes a stream apart, however it was cut into pieces.
+/// Splits a stream into items, in whatever pieces it arrives.
 #[derive(Debug)]
 pub struct Decoder {
     bytes: Vec<u8>,
@@ -132,7 +131,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// For a stream that starts with noise and [`SYNC`]: the host's end.
+    /// For a stream that starts with noise and [`SYNC`], at the host's end.
     pub fn awaiting_sync() -> Self {
         Self {
             bytes: Vec::new(),
@@ -140,7 +139,7 @@ impl Decoder {
         }
     }
 
-    /// For a stream of frames only: the guest's end.
+    /// For a stream of frames only, at the guest's end.
     pub fn synced() -> Self {
         Self {
             bytes: Vec::new(),
@@ -158,7 +157,7 @@ impl Decoder {
         self.synced
     }
 
-    /// The next whole item, or `None` until more bytes arrive.
+    /// The next complete item, or `None` until more bytes arrive.
     pub fn pop(&mut self) -> Option<Item> {
         if !self.synced {
             return self.noise();

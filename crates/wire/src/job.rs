@@ -4,22 +4,21 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Where a job's standard input comes from.
+/// The source of a job's standard input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Input {
     /// Nothing: end-of-file at once.
     #[default]
     Empty,
-    /// The channel, by a pipe.
+    /// The channel, through a pipe.
     Channel,
-    /// The channel, by a pseudo-terminal of this many rows and columns, which standard output uses
-    /// as well.
+    /// The channel, through a pseudo-terminal of this size, which standard output uses as well.
     Terminal {
-        /// Lines of the terminal.
+        /// The rows of the terminal.
         rows: u16,
-        /// Columns of the terminal.
+        /// The columns of the terminal.
         columns: u16,
-        /// Whether standard error is the terminal too.
+        /// Whether standard error uses the terminal, too.
         stderr: bool,
     },
     /// A file of the guest.
@@ -33,7 +32,7 @@ pub struct Job {
     pub arguments: Vec<Vec<u8>>,
     /// The environment, as `NAME=value`.
     pub environment: Vec<Vec<u8>>,
-    /// The working directory; the root where empty.
+    /// The working directory; the root if empty.
     pub directory: String,
     /// Standard input.
     pub input: Input,
@@ -41,11 +40,11 @@ pub struct Job {
     pub count: bool,
     /// Trace the job's system calls.
     pub trace: bool,
-    /// Wait before the job until the kernel's own work after its start is over.
+    /// Wait before the job until the kernel's own work after its start is finished.
     pub settle: bool,
 }
 
-/// The text of `jobs`. Values must hold no NUL, as no argument of a program does.
+/// Encodes `jobs` as text. Values must not contain NUL, as no argument of a program does.
 pub fn encode(jobs: &[Job]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut line = |key: &str, value: &[u8]| {
@@ -92,7 +91,7 @@ pub fn encode(jobs: &[Job]) -> Vec<u8> {
     out
 }
 
-/// The jobs of a text, or the line that is none.
+/// Decodes jobs from text; the error is the invalid line.
 pub fn decode(text: &[u8]) -> Result<Vec<Job>, String> {
     let mut jobs = Vec::new();
     let mut job = Job::default();

@@ -26,11 +26,11 @@ pub mod job;
 pub use frame::{Channel, Control, Decoder, SYNC, encode};
 pub use job::{Input, Job};
 
-/// Bytes of standard input that may be under way to a guest without credit; below the 4096 of a
-/// Linux tty's buffer.
+/// The number of bytes of standard input that may be in flight to a guest without credit; less than
+/// the 4096 of a Linux tty's buffer.
 pub const INPUT_WINDOW: usize = 2048;
 
-/// How much output may be under way to the host without credit, counted by [`output_cost`].
+/// How much output may be in flight to the host without credit, counted by [`output_cost`].
 pub const OUTPUT_WINDOW: usize = 64 * 1024;
 
 /// The part of [`OUTPUT_WINDOW`] that a frame of output takes: its bytes, and a socket's overhead
@@ -39,8 +39,9 @@ pub fn output_cost(payload: &[u8]) -> usize {
     payload.len() + 512
 }
 
-/// Where the jobs stand in the initramfs.
+/// The path of the jobs in the initramfs.
 pub const JOBS_PATH: &str = "/stile/jobs";
 
-/// Says in the initramfs that the root is on the first disk, and how it is mounted: `ro` or `rw`.
+/// The path of a file in the initramfs that tells that the root is on the first disk, and how it is
+/// mounted: `ro` or `rw`.
 pub const ROOT_PATH: &str = "/stile/root";

@@ -1,11 +1,12 @@
-//! CUBIC (RFC 9438) in integers: C is 0.4 and beta 0.7. Windows are bytes, times ms where cubed.
+//! CUBIC (RFC 9438) with integers: C is 0.4 and beta 0.7. Windows are in bytes; times are in ms
+//! where they are cubed.
 
 use crate::rtt::MS;
 
-/// What CUBIC remembers since the last reduction.
+/// The state of CUBIC since the last reduction.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Cubic {
-    /// W_max: the window before the reduction, or less by fast convergence.
+    /// W_max: the window before the reduction, or less because of fast convergence.
     most: u64,
     epoch: Option<Epoch>,
 }
@@ -15,18 +16,18 @@ struct Epoch {
     start: u64,
     /// K, in ms.
     k: u64,
-    /// W_est: what Reno would have.
+    /// W_est: the window that Reno would have.
     estimate: u64,
-    /// What of W_est is less than a byte, times the window.
+    /// The part of W_est below one byte, times the window.
     credit: u128,
-    /// The window before the reduction: from there on W_est grows as Reno does.
+    /// The window before the reduction: from there on, W_est grows like Reno's window.
     prior: u64,
-    /// Around which value the curve is flat.
+    /// The window at which the curve is flat.
     origin: u64,
 }
 
 impl Cubic {
-    /// The window that is to be reached a round trip after `now`, at `at`; never below `window`.
+    /// The window to reach one round trip after `now`, at `at`; never below `window`.
     pub fn target(&mut self, at: u64, now: u64, window: u64, mss: u64, acked: u64) -> u64 {
         let most = self.most;
         let epoch = self.epoch.get_or_insert_with(|| {
@@ -52,7 +53,7 @@ impl Cubic {
 
     /// The threshold after a loss at `window`.
     pub fn reduce(&mut self, window: u64) -> u64 {
-        // Fast convergence (4.7): room for new flows.
+        // Fast convergence (4.7): makes room for new flows.
         self.most = if window < self.most {
             window * 17 / 20
         } else {
@@ -62,7 +63,7 @@ impl Cubic {
         window * 7 / 10
     }
 
-    /// `idle` ns passed that do not count.
+    /// Skips `idle` ns that do not count as growth time.
     pub fn skip(&mut self, idle: u64) {
         if let Some(epoch) = &mut self.epoch {
             epoch.start += idle;
@@ -71,8 +72,8 @@ impl Cubic {
 }
 
 impl Epoch {
-    /// W_est after `acked` more bytes (4.3): alpha is 3 (1 - beta) / (1 + beta), or one once what
-    /// was lost is reached again.
+    /// W_est after `acked` more bytes (4.3): alpha is 3 (1 - beta) / (1 + beta), or one after the
+    /// window before the loss is reached again.
     fn reno(&mut self, window: u64, mss: u64, acked: u64) -> u64 {
         let alpha = if self.estimate < self.prior { 9 } else { 17 };
         self.credit += u128::from(mss) * u128::from(acked) * alpha;
@@ -111,7 +112,7 @@ mod tests {
         }
     }
 
-    /// The window comes back to where it was after K, and goes beyond later.
+    /// After K, the window is back at its former value, and later above it.
     #[test]
     fn back_after_k() {
         let (mss, window) = (1000, 1_000_000);

@@ -1,4 +1,4 @@
-//! HyStart++ (RFC 9406): slow start ends where the round trip time rises, before losses end it.
+//! HyStart++ (RFC 9406): slow start ends when the round trip time rises, before losses end it.
 
 use super::Ack;
 use crate::rtt::MS;
@@ -6,9 +6,9 @@ use crate::seq::Seq;
 
 const LEAST_RISE: u64 = 4 * MS;
 const MOST_RISE: u64 = 16 * MS;
-/// Samples of a round that are enough.
+/// The number of samples per round that suffices.
 const SAMPLES: u32 = 8;
-/// By how much Conservative Slow Start is slower, and for how many rounds.
+/// The divisor of the growth in Conservative Slow Start, and its duration in rounds.
 const CONSERVATIVE_DIVISOR: u64 = 4;
 const CONSERVATIVE_ROUNDS: u32 = 5;
 
@@ -26,7 +26,7 @@ pub(super) struct HyStart {
 enum Phase {
     #[default]
     Slow,
-    /// Conservative Slow Start since a time of the path, for some rounds.
+    /// Conservative Slow Start, begun at a certain round trip time, for some rounds.
     Conservative {
         baseline: u64,
         rounds: u32,
@@ -35,7 +35,7 @@ enum Phase {
 }
 
 impl HyStart {
-    /// Takes an acknowledgment in slow start; returns by what its growth is divided.
+    /// Handles an acknowledgment in slow start; returns the divisor for the growth.
     pub fn on_ack(&mut self, ack: &Ack) -> u64 {
         if self.phase == Phase::Over {
             return 1;
@@ -69,7 +69,7 @@ impl HyStart {
                     rounds: 0,
                 };
             }
-            // The rise was no queue.
+            // The rise was not caused by a queue.
             Phase::Conservative { baseline, .. } if current < baseline => self.phase = Phase::Slow,
             _ => {}
         }
@@ -92,7 +92,7 @@ impl HyStart {
         self.phase == Phase::Over
     }
 
-    /// A loss ended slow start: only the first one is left early.
+    /// A loss has ended slow start: only the first slow start is ended early.
     pub fn leave(&mut self) {
         self.phase = Phase::Over;
     }

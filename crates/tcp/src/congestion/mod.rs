@@ -1,5 +1,5 @@
-//! How much may be in flight: slow start with HyStart++ (RFC 9406), then CUBIC (RFC 9438) or Reno
-//! (RFC 5681). The window counts bytes.
+//! Congestion control: slow start with HyStart++ (RFC 9406), then CUBIC (RFC 9438) or Reno (RFC
+//! 5681). The window is in bytes.
 
 mod cubic;
 mod hystart;
@@ -9,7 +9,7 @@ use hystart::HyStart;
 
 use crate::seq::Seq;
 
-/// Which growth and reduction is used (TCP_CONGESTION).
+/// The algorithm for growth and reduction (TCP_CONGESTION).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
     /// "cubic".
@@ -19,26 +19,26 @@ pub enum Algorithm {
     Reno,
 }
 
-/// Segments of the first window (RFC 6928).
+/// The number of segments in the initial window (RFC 6928).
 pub const INITIAL_SEGMENTS: u64 = 10;
 
-/// What an acknowledgment says to the congestion window.
+/// The facts about an acknowledgment that affect the congestion window.
 pub struct Ack {
-    /// The time.
+    /// The time of its arrival.
     pub now: u64,
-    /// Bytes that are acknowledged by it.
+    /// The number of bytes that it acknowledges.
     pub acked: u64,
-    /// The sample of the round trip time that it gives.
+    /// The round trip time that it has measured.
     pub rtt: Option<u64>,
     /// SRTT.
     pub smoothed: u64,
-    /// The oldest byte that is not acknowledged.
+    /// The oldest unacknowledged byte.
     pub una: Seq,
-    /// The next byte that is sent.
+    /// The next byte to send.
     pub nxt: Seq,
 }
 
-/// The window and how it moves.
+/// The congestion window and its growth.
 pub struct Congestion {
     algorithm: Algorithm,
     mss: u64,
@@ -46,9 +46,9 @@ pub struct Congestion {
     threshold: u64,
     cubic: Cubic,
     hystart: HyStart,
-    /// What growth has not made a byte yet: bytes times the window.
+    /// The growth that is below one byte yet: bytes times the window.
     credit: u128,
-    /// The window and threshold before the reduction that may be undone.
+    /// The window and threshold before the last reduction, which may be undone.
     before: Option<(u64, u64, Cubic)>,
 }
 
@@ -68,12 +68,12 @@ impl Congestion {
         }
     }
 
-    /// Which algorithm it is.
+    /// The algorithm.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// TCP_CONGESTION: the window stays, and grows by another rule.
+    /// TCP_CONGESTION: changes the algorithm; the window stays.
     pub fn set_algorithm(&mut self, algorithm: Algorithm) {
         if algorithm != self.algorithm {
             self.algorithm = algorithm;
@@ -88,7 +88,7 @@ impl Congestion {
         self.window
     }
 
-    /// ssthresh, in bytes; `u64::MAX` as long as nothing was lost.
+    /// ssthresh, in bytes; `u64::MAX` before the first loss.
     pub fn threshold(&self) -> u64 {
         self.threshold
     }
@@ -103,13 +103,13 @@ impl Congestion {
         self.window = window.max(self.mss);
     }
 
-    /// The segments are of another size from now on.
+    /// Sets a new segment size.
     pub fn set_mss(&mut self, mss: u32) {
         self.mss = u64::from(mss);
         self.window = self.window.max(self.mss);
     }
 
-    /// Grows the window by an acknowledgment that comes while the window is what limits.
+    /// Grows the window for an acknowledgment, if the window was the limit.
     pub fn on_ack(&mut self, ack: &Ack) {
         let mut acked = ack.acked;
         if self.in_slow_start() {
@@ -145,7 +145,7 @@ impl Congestion {
         self.credit %= window;
     }
 
-    /// Losses say that the path is full: lowers the threshold, not the window.
+    /// Lowers the threshold, but not the window, because losses show that the path is full.
     pub fn reduce(&mut self) {
         self.before = Some((self.window, self.threshold, self.cubic));
         let lowered = match self.algorithm {
@@ -157,7 +157,7 @@ impl Congestion {
         self.credit = 0;
     }
 
-    /// The last reduction was for nothing.
+    /// Undoes the last reduction, which was unnecessary.
     pub fn undo(&mut self) {
         if let Some((window, threshold, cubic)) = self.before.take() {
             self.window = self.window.max(window);
@@ -166,8 +166,8 @@ impl Congestion {
         }
     }
 
-    /// Nothing was sent for `idle` ns: the window says nothing of the path any more (RFC 5681,
-    /// 4.1; `net.ipv4.tcp_slow_start_after_idle`). It halves for each timeout, as in Linux.
+    /// Handles `idle` ns without transmission: the window no longer reflects the path (RFC 5681,
+    /// 4.1; `net.ipv4.tcp_slow_start_after_idle`). It is halved for each timeout, as in Linux.
     pub fn restart(&mut self, idle: u64, rto: u64) {
         let least = self.window.min(INITIAL_SEGMENTS * self.mss);
         if self.threshold != u64::MAX {
@@ -177,7 +177,7 @@ impl Congestion {
         self.window = (self.window >> halvings).max(least);
     }
 
-    /// The time without data in flight, which is no time of growth.
+    /// Skips time without data in flight, which does not count as growth time.
     pub fn skip(&mut self, idle: u64) {
         self.cubic.skip(idle);
     }

@@ -9,7 +9,7 @@ use crate::rtt::MS;
 use crate::seq::{self, Seq};
 
 impl Connection {
-    /// PAWS, sequence numbers, RST and SYN.
+    /// Checks timestamps (PAWS), sequence numbers, RST and SYN.
     pub(super) fn is_valid(&mut self, now: u64, header: &Header, payload: usize) -> bool {
         let flags = header.flags;
         let is_reset = flags.contains(Flags::RST);
@@ -38,14 +38,14 @@ impl Connection {
         true
     }
 
-    /// Whether the timestamp is older than what came before.
+    /// Whether the timestamp is older than the latest one.
     fn is_old(&self, now: u64, header: &Header) -> bool {
         let recent = self.receiver.recent.filter(|_| self.stamps);
         recent.is_some_and(|recent| recent.is_after(now, header))
     }
 
-    /// A bare duplicate acknowledgment that another has overtaken: its blocks count, and there is
-    /// nothing in it to be replayed (Linux's `tcp_disordered_ack`).
+    /// Whether this is a bare duplicate acknowledgment that another one has overtaken: its SACK
+    /// blocks are valid, and nothing in it can be replayed (Linux's `tcp_disordered_ack`).
     fn is_late_duplicate(&self, now: u64, header: &Header, begin: Seq, end: Seq) -> bool {
         let (Some(recent), Some(stamps)) = (self.receiver.recent, header.options.timestamps) else {
             return false;
@@ -62,8 +62,9 @@ impl Connection {
             && now >= behind
     }
 
-    /// Whether the peer's RST is where it must be (RFC 5961, 3.2): at what is expected next, at the
-    /// FIN that is acknowledged already, or after the highest number that SACK has told of.
+    /// Whether the peer's RST has a valid sequence number (RFC 5961, 3.2): the next expected one,
+    /// that of the FIN that was already acknowledged, or the one after the highest that was
+    /// reported by SACK.
     fn is_reset_by_peer(&self, begin: Seq) -> bool {
         let nxt = self.receiver.nxt;
         let after_fin = matches!(
@@ -74,7 +75,7 @@ impl Connection {
         begin == nxt || after_fin && begin == nxt - 1 || highest == Some(begin)
     }
 
-    /// A simultaneous open ends by a SYN with ACK, whose SYN is known already.
+    /// Whether this is the SYN-ACK that completes a simultaneous open, whose SYN is already known.
     fn is_syn_of_both(&self, header: &Header, extent: &Extent) -> bool {
         self.state == State::SynReceived
             && header.flags.contains(Flags::ACK)
@@ -82,7 +83,7 @@ impl Connection {
             && seq::extend(self.iss, header.ack) == self.sender.nxt
     }
 
-    /// Data that is known came again: the peer may lack acknowledgments.
+    /// Records that known data came again: the peer may lack acknowledgments.
     pub(super) fn note_duplicate(&mut self, extent: &Extent) {
         let nxt = self.receiver.nxt;
         if extent.end > extent.start && extent.start < nxt {
@@ -94,8 +95,8 @@ impl Connection {
         }
     }
 
-    /// Tells the peer what is expected (RFC 5961: a challenge ACK). What has data is answered
-    /// always, as its sender waits for an acknowledgment.
+    /// Sends an acknowledgment of the expected sequence number (RFC 5961: a challenge ACK). A
+    /// segment with data is always answered, since its sender waits for an acknowledgment.
     pub(super) fn challenge(&mut self, now: u64, always: bool) {
         if self.limiter.allows(now, always) {
             if self.state == State::SynReceived {

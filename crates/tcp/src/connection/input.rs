@@ -8,40 +8,40 @@ use crate::receiver::Placement;
 use crate::sender::Arrival;
 use crate::seq::{self, Seq};
 
-/// What the user of a connection does with a segment.
+/// What the user of a connection must do after a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Keep these bytes of its payload.
+    /// Store these bytes of its payload.
     pub placement: Option<Placement>,
-    /// It is a SYN that may take the place of this connection, which waits in TIME_WAIT (RFC 6191):
-    /// forget the connection and give the SYN with this initial sequence number to
-    /// [`Listener::on_reopening`](crate::Listener::on_reopening). Where nobody listens, go on as
+    /// It is a SYN that may replace this connection, which is in TIME_WAIT (RFC 6191): drop the
+    /// connection, and pass the SYN with this initial sequence number to
+    /// [`Listener::on_reopening`](crate::Listener::on_reopening). If nobody listens, continue as
     /// after any segment: it is answered as an old one.
     pub reopens: Option<u32>,
 }
 
-/// Where a segment lies in the peer's numbers.
+/// The sequence numbers of a segment's payload.
 pub(super) struct Extent {
-    /// The number of its first byte of payload.
+    /// The sequence number of the first byte of payload.
     pub start: Seq,
-    /// The number after its last.
+    /// The sequence number after the last byte.
     pub end: Seq,
     pub fin: bool,
 }
 
 impl Connection {
-    /// Takes a segment of this connection with `payload` bytes.
+    /// Handles a segment of this connection with `payload` bytes.
     pub fn on_segment(&mut self, now: u64, header: &Header, payload: usize) -> Received {
         self.input(now, header, payload, true)
     }
 
-    /// Takes a segment for whose payload there is no memory: all but that counts. The peer is told
-    /// what is expected, so that it does not take this end for dead until it sends it again.
+    /// Handles a segment without memory for its payload: everything else counts. The peer gets an
+    /// acknowledgment, so that it does not consider this end dead before it retransmits.
     pub fn on_segment_without_memory(&mut self, now: u64, header: &Header, payload: usize) {
         self.input(now, header, payload, false);
     }
 
-    /// Whether a segment has the byte of the peer's stream that is expected next.
+    /// Whether a segment contains the next expected byte of the peer's stream.
     pub fn is_next(&self, header: &Header, payload: usize) -> bool {
         let extent = self.extent(header, payload);
         (extent.start..extent.end).contains(&self.receiver.nxt)
@@ -113,7 +113,7 @@ impl Connection {
         self.end(error.filter(|_| !self.orphan));
     }
 
-    /// The acknowledgment; returns whether the segment counts further.
+    /// Handles the acknowledgment; returns whether the segment is to be processed further.
     fn input_ack(&mut self, now: u64, header: &Header, payload: usize) -> bool {
         if !header.flags.contains(Flags::ACK) {
             return false;
@@ -139,8 +139,8 @@ impl Connection {
         true
     }
 
-    /// The least acknowledgment that may have been underway: of a window before, and of what was
-    /// sent at all (RFC 5961, 5.2).
+    /// The lowest valid acknowledgment: one window below, but not below the start of the stream
+    /// (RFC 5961, 5.2).
     fn least_ack(&self) -> Seq {
         let before = self.sender.most_window.min(self.sender.totals.acked);
         self.sender.una - before
@@ -160,8 +160,8 @@ impl Connection {
         }
     }
 
-    /// Moves the peer's window, if the segment is no older than what moved it last; returns
-    /// whether it is another one.
+    /// Updates the peer's window, if the segment is not older than the last one that did so;
+    /// returns whether the window changed.
     fn take_window(&mut self, header: &Header, extent: &Extent, ack: Seq) -> bool {
         let scale = if header.flags.contains(Flags::SYN) {
             0
@@ -235,7 +235,7 @@ impl Connection {
         }
     }
 
-    /// The urgent pointer names the byte after the urgent one, as Linux takes it unless
+    /// Handles the urgent pointer, which names the byte after the urgent one, as in Linux unless
     /// `net.ipv4.tcp_stdurg` is set.
     fn take_urgent(&mut self, header: &Header) {
         if !header.flags.contains(Flags::URG) {
@@ -244,7 +244,7 @@ impl Connection {
         let ahead = u64::from(header.urgent).saturating_sub(1);
         let byte = seq::extend(self.receiver.nxt, header.seq) + ahead;
         let is_new = self.peer_urgent.is_none_or(|urgent| byte > urgent);
-        // What has come already is no news, and is not told of again.
+        // A byte that has already arrived is not new, and is not reported again.
         if byte >= self.receiver.nxt && is_new && byte < self.receiver.nxt + (1 << 16) {
             self.peer_urgent = Some(byte);
             self.events |= Events::URGENT;
@@ -273,7 +273,7 @@ impl Connection {
         if payload == 0 && !extent.fin {
             return None;
         }
-        // Both directions have ended here: nobody would read it (RFC 1122, 4.2.2.13).
+        // Both directions have been shut down here: nobody would read it (RFC 1122, 4.2.2.13).
         let is_shut = self.state != State::Established;
         if self.deaf && is_shut && extent.end > self.receiver.nxt {
             self.reset = Some(self.reset_header());
@@ -284,7 +284,8 @@ impl Connection {
             self.receiver.delay.now = true;
             return None;
         }
-        // A hole that is filled is told of at once, as it is while there is one (RFC 5681, 4.2).
+        // Filling a hole is acknowledged at once, as is everything while there is a hole (RFC 5681,
+        // 4.2).
         self.receiver.delay.now |= self.receiver.has_holes();
         let taken = self.receiver.take(extent.start, extent.end, extent.fin);
         let is_early = taken.advanced == 0 && taken.placement.is_some();
@@ -332,7 +333,7 @@ impl Connection {
         });
     }
 
-    /// The peer's FIN, and all before it, has arrived.
+    /// Handles the peer's FIN, after everything before it has arrived.
     fn input_fin(&mut self, now: u64) {
         self.receiver.delay.now = true;
         self.events |= Events::ENDED | Events::READABLE;

@@ -26,24 +26,24 @@ use crate::sender::Sender;
 use crate::seq::{self, Seq};
 use crate::waiting::Waiting;
 
-/// The states that an end of a connection has; LISTEN is [`Listener`](crate::Listener)'s.
+/// The states of one end of a connection; LISTEN is the state of [`Listener`](crate::Listener).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// SYN was sent.
     SynSent,
-    /// SYN has come, and was sent.
+    /// SYN was received, and sent.
     SynReceived,
-    /// Data goes both ways.
+    /// Data can be sent both ways.
     Established,
     /// FIN was sent.
     FinWait1,
     /// FIN was acknowledged.
     FinWait2,
-    /// FIN has come.
+    /// FIN was received.
     CloseWait,
-    /// Both have sent FIN, neither knows that it was received.
+    /// Both ends have sent FIN, and neither knows whether it was received.
     Closing,
-    /// FIN has come and was sent.
+    /// FIN was received and sent.
     LastAck,
     /// Both FINs were acknowledged; late segments may come.
     TimeWait,
@@ -51,7 +51,7 @@ pub enum State {
     Closed,
 }
 
-/// What identifies a connection towards its peer, chosen by its user.
+/// The identity of a connection for its peer, chosen by its user.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
     /// This end's port.
@@ -60,13 +60,13 @@ pub struct Identity {
     pub peer: u16,
     /// The initial sequence number ([`Secret::sequence`](crate::Secret::sequence)).
     pub isn: u32,
-    /// What is added to the clock of timestamps
+    /// The offset that is added to the clock of timestamps
     /// ([`Secret::stamp_offset`](crate::Secret::stamp_offset)).
     pub stamp_offset: u32,
 }
 
 impl Identity {
-    /// That of a connection which begins at `now`, with numbers that nobody can guess.
+    /// The identity of a connection that begins at `now`, with unpredictable numbers.
     pub fn of(secret: &Secret, now: u64, tuple: &Tuple) -> Self {
         Identity {
             local: tuple.local.port(),
@@ -77,37 +77,38 @@ impl Identity {
     }
 }
 
-/// What both ends have agreed on by their SYNs.
+/// The parameters negotiated by the SYNs of both ends.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Agreed {
     /// The peer's MSS option.
     pub mss: Option<u16>,
-    /// The shift of the peer's windows and of this end's.
+    /// The scales of the peer's windows and of this end's.
     pub scales: Option<(u8, u8)>,
     /// Both permit SACK.
     pub sack: bool,
-    /// Both send timestamps; the peer's latest.
+    /// Both send timestamps; the peer's latest one.
     pub stamp: Option<u32>,
 }
 
-/// The MSS of a peer that names none (RFC 9293, 3.7.1).
+/// The MSS of a peer that does not send one (RFC 9293, 3.7.1).
 const DEFAULT_MSS: u16 = 536;
-/// The least that a peer's MSS counts as (`net.ipv4.tcp_min_snd_mss`).
+/// The minimum to which a peer's MSS is raised (`net.ipv4.tcp_min_snd_mss`).
 const LEAST_MSS: u16 = 48;
-/// The bytes that timestamps take from each segment.
+/// The number of bytes that timestamps take in each segment.
 const STAMP_BYTES: u32 = 12;
 
-/// A timer of the connection that is due at a time.
+/// The time at which a timer expires, if it is running.
 type Due = Option<u64>;
 
 /// One end of a connection.
 ///
-/// Its user calls it with what happens and the time: a segment, a timer, a call of the program.
-/// After each call it takes all of [`transmit`](Self::transmit), sets its timer to
-/// [`next_timer`](Self::next_timer), and wakes who waits for [`take_events`](Self::take_events).
-/// Payload is named by its place in its stream, whose first byte is 0: what is to be kept of a
-/// segment is a [`Placement`](crate::Placement), what is to be sent is the range of a [`Transmit`],
-/// and the send queue keeps what [`released`](Self::released) has not passed.
+/// Its user calls it for each event, with the time: a segment, a timer, a call of the program.
+/// After each call the user sends everything that [`transmit`](Self::transmit) returns, sets its
+/// timer to [`next_timer`](Self::next_timer), and wakes threads that wait for
+/// [`take_events`](Self::take_events). Payload is addressed by its offset in its stream, whose
+/// first byte is 0: a [`Placement`](crate::Placement) tells which bytes of a segment to store, and
+/// a [`Transmit`] has the range to send. The send queue keeps everything that
+/// [`released`](Self::released) has not passed.
 pub struct Connection {
     pub(crate) config: Config,
     pub(crate) state: State,
@@ -116,55 +117,55 @@ pub struct Connection {
     irs: Seq,
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
-    /// The number after the last byte that was written; FIN's, if there is one.
+    /// The sequence number after the last byte that was written, which is FIN's if there is one.
     queued: Seq,
-    /// FIN follows what was written.
+    /// FIN follows the written bytes.
     fin: bool,
     /// Both ends send timestamps.
     pub(crate) stamps: bool,
     /// Windows are scaled.
     pub(crate) scaled: bool,
-    /// The shift of the peer's windows.
+    /// The scale of the peer's windows.
     pub(crate) scale: u8,
-    /// What moved the peer's window last (SND.WL1).
+    /// The sequence number that last updated the peer's window (SND.WL1).
     window_seq: Seq,
     events: Events,
     error: Option<Error>,
-    /// What ICMP said that is no end yet.
+    /// An error that ICMP has reported, and that has not ended the connection yet.
     soft_error: Option<Error>,
-    /// A header that is to be sent before anything else: RST mostly.
+    /// A header to be sent before anything else, usually a RST.
     reset: Option<Header>,
     /// A SYN is to be sent.
     syn: bool,
-    /// A SYN with ACK.
+    /// A SYN-ACK is to be sent.
     syn_ack: bool,
-    /// SYNs that were sent again.
+    /// The number of SYN retransmissions.
     syn_tries: u32,
     syn_sent_at: u64,
     syn_due: Due,
-    /// Nothing more is read: once this end has ended too, data is answered by RST.
+    /// Nothing more is read: after this end has sent FIN, data is answered with RST.
     deaf: bool,
     /// The socket is closed.
     orphan: bool,
     cork: bool,
-    /// The last write said MSG_MORE.
+    /// The last write had MSG_MORE.
     more: bool,
-    /// What is queued goes out without regard to Nagle.
+    /// Queued data is sent regardless of the Nagle algorithm.
     force: bool,
-    /// The end of the last segment that was smaller than full (Minshall's variant of Nagle).
+    /// The end of the last segment that was not full (Minshall's variant of Nagle).
     small: Seq,
-    /// The number after the urgent byte that was written.
+    /// The sequence number after the urgent byte that was written.
     urgent: Option<Seq>,
     /// The urgent byte of the peer.
     peer_urgent: Option<Seq>,
     pub(crate) probes: probes::Probes,
     /// The end of FIN_WAIT2 or TIME_WAIT.
     wait_due: Due,
-    /// What there is in TIME_WAIT.
+    /// The state in TIME_WAIT.
     late: Option<Waiting>,
     limiter: Limiter,
     pub(crate) counts: Counts,
-    /// The latest time that was named.
+    /// The latest time that was passed in.
     latest: u64,
 }
 
@@ -218,23 +219,23 @@ impl Connection {
         self.state
     }
 
-    /// What has happened since the last call.
+    /// The events since the last call.
     pub fn take_events(&mut self) -> Events {
         core::mem::take(&mut self.events)
     }
 
-    /// The error for the program, which is told once.
+    /// The error for the program, which is reported once.
     pub fn take_error(&mut self) -> Option<Error> {
         self.error.take()
     }
 
-    /// The time, which does not go back: two CPUs may be a little apart.
+    /// Updates the time, which does not go back: two CPUs' clocks may differ a little.
     fn tick(&mut self, now: u64) -> u64 {
         self.latest = self.latest.max(now);
         self.latest
     }
 
-    /// The timestamp of a time, in ms.
+    /// The timestamp for a time, in ms.
     fn stamp(&self, now: u64) -> u32 {
         stamp(self.identity.stamp_offset, now)
     }
@@ -245,7 +246,7 @@ impl Connection {
         self.stamps.then_some(Timestamps { value, echo })
     }
 
-    /// The number of this end's FIN, if there is one.
+    /// The sequence number of this end's FIN, if there is one.
     fn fin_number(&self) -> Option<Seq> {
         self.fin.then_some(self.queued)
     }
@@ -288,12 +289,12 @@ impl Connection {
         self.events |= Events::WRITABLE;
     }
 
-    /// What is needed of the connection in TIME_WAIT, which can be kept in its place.
+    /// The state needed for the connection in TIME_WAIT, which can be kept instead of it.
     pub fn waiting(&self) -> Option<Waiting> {
         self.late.filter(|_| self.state == State::TimeWait)
     }
 
-    /// Stops all timers and gives memory back.
+    /// Stops all timers and frees memory.
     fn release(&mut self) {
         self.sender.board.clear();
         self.sender.timer = None;

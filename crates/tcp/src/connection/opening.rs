@@ -11,11 +11,11 @@ use crate::receiver::Receiver;
 use crate::rtt::{INITIAL_RTO, MOST_RTO, MS};
 use crate::seq;
 
-/// The least time of a timer in Linux (`TCP_TIMEOUT_MIN`).
+/// The minimum timer interval in Linux (`TCP_TIMEOUT_MIN`).
 const SOON: u64 = 2 * MS;
 
 impl Agreed {
-    /// What a peer's SYN and the settings of this end make possible.
+    /// The parameters that result from a peer's SYN and this end's settings.
     pub fn by(config: &Config, options: &Options) -> Self {
         let scale = options.window_scale.filter(|_| config.window_scaling);
         Agreed {
@@ -31,27 +31,27 @@ impl Agreed {
 }
 
 impl Connection {
-    /// An active open: the SYN is to be transmitted.
+    /// An active open: a SYN is to be sent.
     pub fn connect(now: u64, config: &Config, identity: Identity) -> Self {
         let mut connection = Connection::new(now, config, identity);
         connection.syn = true;
         connection
     }
 
-    /// The connection of a SYN that was answered already. It waits in SYN_RECEIVED for the ACK,
-    /// which is given to it next.
+    /// The connection for a SYN that was already answered. It is in SYN_RECEIVED, and gets the ACK
+    /// next.
     pub(crate) fn accept(now: u64, config: &Config, accepted: &Accepted) -> Self {
         let mut connection = Connection::new(now, config, accepted.identity);
         connection.agree(now, accepted.peer_isn, &accepted.agreed, accepted.window);
         connection.state = State::SynReceived;
         connection.syn_due = Some(now + INITIAL_RTO);
-        // By another CPU's clock, which may be ahead.
+        // This is from another CPU's clock, which may be ahead.
         connection.syn_sent_at = accepted.answered_at.map_or(now, |at| at.min(now));
         connection.syn_tries = accepted.retransmissions;
         connection
     }
 
-    /// Takes over what the SYNs have agreed on.
+    /// Applies the negotiated parameters.
     fn agree(&mut self, now: u64, peer_isn: u32, agreed: &Agreed, window: u16) {
         self.irs = seq::first(peer_isn);
         self.window_seq = self.irs;
@@ -77,7 +77,7 @@ impl Connection {
             .set_full_mss(u32::from(peer.min(config.mss).max(LEAST_MSS)) - options);
     }
 
-    /// The SYN, alone or with ACK.
+    /// The SYN or SYN-ACK.
     pub(super) fn syn_header(&mut self, now: u64) -> Header {
         let is_answer = self.syn_ack;
         self.syn = false;
@@ -85,7 +85,8 @@ impl Connection {
         if self.syn_tries == 0 {
             self.syn_sent_at = now;
         }
-        // One that is asked for in between moves no timer, or it could be asked for for ever.
+        // A retransmission on request does not restart the timer, or else requests could postpone
+        // it forever.
         let due = self.next_syn_due(now);
         self.syn_due.get_or_insert(due);
         let config = &self.config;
@@ -119,7 +120,8 @@ impl Connection {
         }
     }
 
-    /// When the SYN that is sent now is sent again: for some times soon, then ever later.
+    /// When the SYN that is sent now is retransmitted: at first after constant, later after growing
+    /// intervals.
     fn next_syn_due(&self, now: u64) -> u64 {
         let backoff = self.syn_tries.saturating_sub(self.linear_timeouts());
         let wait = (INITIAL_RTO << backoff.min(20)).min(MOST_RTO);
@@ -138,14 +140,16 @@ impl Connection {
         }
     }
 
-    /// A segment in SYN_SENT (RFC 9293, 3.10.7.3); returns whether its payload counts.
+    /// Handles a segment in SYN_SENT (RFC 9293, 3.10.7.3); returns whether its payload is to be
+    /// processed.
     pub(super) fn input_syn_sent(&mut self, now: u64, header: &Header) -> bool {
         let flags = header.flags;
         let ack = seq::extend(self.iss, header.ack);
         let has_ack = flags.contains(Flags::ACK);
         if has_ack && (ack != self.iss + 1 || self.is_echo_wrong(now, header)) {
             self.reset = header.reset(0);
-            // It may be of an old connection, which the RST ends there: the SYN follows soon.
+            // It may belong to an old connection, which the RST ends at the peer: the SYN is sent
+            // again soon.
             if self.syn_tries == 0 && !flags.contains(Flags::RST) {
                 self.syn_due = Some(now + SOON);
             }
@@ -162,7 +166,7 @@ impl Connection {
         }
         let agreed = Agreed::by(&self.config, &header.options);
         self.agree(now, header.seq, &agreed, self.config.syn_window());
-        // Its window is not scaled.
+        // The window of a SYN is not scaled.
         self.set_window(u64::from(header.window));
         if !has_ack {
             self.state = State::SynReceived;
@@ -173,7 +177,7 @@ impl Connection {
         }
         self.establish(now, header);
         if self.config.defer_accept > 0 {
-            // Data will follow, on which the acknowledgment can ride.
+            // Data will follow soon, which can carry the acknowledgment.
             self.receiver.delay.ride(now, self.receiver.window());
         } else {
             self.receiver.delay.now = true;
@@ -181,7 +185,7 @@ impl Connection {
         true
     }
 
-    /// Whether the answer to SYN echoes a timestamp that none had.
+    /// Whether the answer to SYN echoes a timestamp that no SYN had.
     fn is_echo_wrong(&self, now: u64, header: &Header) -> bool {
         let stamps = header.options.timestamps.filter(|_| self.config.timestamps);
         let echo = stamps.map_or(0, |stamps| stamps.echo);
@@ -189,7 +193,7 @@ impl Connection {
         echo != 0 && (seq::is_older(echo, first) || seq::is_older(last, echo))
     }
 
-    /// This end's SYN is acknowledged.
+    /// Called when this end's SYN is acknowledged.
     pub(super) fn establish(&mut self, now: u64, header: &Header) {
         self.state = State::Established;
         self.sender.una = self.iss + 1;
@@ -198,7 +202,7 @@ impl Connection {
         if self.syn_tries > 0 {
             let elapsed = self.stamp(now).wrapping_sub(echo);
             self.sender.sample_echo(now, echo, elapsed);
-            // The path is bad, unless the first of them was answered after all (RFC 5681, 3.1).
+            // The path is bad, unless the first SYN was answered after all (RFC 5681, 3.1).
             if self.syn_tries > 1 && echo != self.stamp(self.syn_sent_at) {
                 let segment = u64::from(self.sender.mss);
                 self.sender.congestion.set_window(segment);
@@ -215,7 +219,7 @@ impl Connection {
         }
     }
 
-    /// No answer came to a SYN in time.
+    /// Handles that a SYN was not answered in time.
     pub(super) fn syn_timeout(&mut self, now: u64) {
         let most = self
             .config

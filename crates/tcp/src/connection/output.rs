@@ -1,4 +1,4 @@
-//! Choosing the segments to send now.
+//! Chooses the segments to send now.
 
 use super::{Connection, State};
 use crate::header::{Flags, Header};
@@ -6,21 +6,22 @@ use crate::options::Options;
 use crate::seq::{self, Seq};
 use core::ops::Range;
 
-/// A segment to send, or several that the device or the kernel cuts at each [`mss`](Self::mss).
+/// A segment to send, or several: the device or the kernel cuts them at multiples of
+/// [`mss`](Self::mss).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// Its header.
     pub header: Header,
-    /// Which bytes of this end's stream are its payload.
+    /// The range of this end's stream that is its payload.
     pub payload: Range<u64>,
     /// The payload of a full segment.
     pub mss: u32,
 }
 
 impl Connection {
-    /// The next segment to send at `now`. To be called until there is none, after each event.
+    /// The next segment to send at `now`. Call this after each event until it returns None.
     ///
-    /// Where it cannot be sent, it counts as lost by the path.
+    /// If it cannot be sent, it counts as lost on the path.
     pub fn transmit(&mut self, now: u64) -> Option<Transmit> {
         let now = self.tick(now);
         let transmit = self.next_transmit(now);
@@ -41,7 +42,7 @@ impl Connection {
         if !self.is_synchronised() {
             return None;
         }
-        // SACK blocks travel alone, and so take no room from data.
+        // SACK blocks are sent in separate segments, so that they take no room from data.
         let has_blocks = self.receiver.has_holes() || self.receiver.has_duplicate();
         if self.receiver.delay.now && has_blocks {
             return Some(self.acknowledgment(now));
@@ -59,8 +60,8 @@ impl Connection {
         self.receiver.delay.now.then(|| self.acknowledgment(now))
     }
 
-    /// The most payload of one transmission. While there is urgent data each segment has a pointer
-    /// of its own.
+    /// The maximum payload of one transmission. While there is urgent data, each segment needs an
+    /// urgent pointer of its own.
     fn most_payload(&self) -> u64 {
         let cuts = self.config.most_payload > u32::from(self.config.mss) && !self.is_urgent();
         let most = if cuts { self.config.most_payload } else { 0 };
@@ -87,7 +88,7 @@ impl Connection {
         self.sender
             .wake_from_idle(now, self.config.slow_start_after_idle);
         if let Some(end) = self.next_end() {
-            // Without memory for the record nothing is sent, and the persist timer tries again.
+            // Without memory for the record nothing is sent, and the persist timer retries.
             let start = self.sender.nxt;
             self.sender.send(now, end).ok()?;
             if !(end - start).is_multiple_of(u64::from(self.sender.mss)) {
@@ -106,8 +107,8 @@ impl Connection {
         None
     }
 
-    /// Up to where new data goes into the next transmission: as much as both windows allow, in
-    /// whole segments but for the end of what is queued.
+    /// The end of the new data for the next transmission: as much as both windows allow, in whole
+    /// segments except at the end of the queue.
     fn next_end(&mut self) -> Option<Seq> {
         let nxt = self.sender.nxt;
         let waiting = self.queued.saturating_sub(nxt);
@@ -132,7 +133,7 @@ impl Connection {
             if allowed <= window && allowed < waiting {
                 self.sender.note_limited();
             }
-            // A silly piece goes only when the persist timer says so.
+            // A small piece is sent only when the persist timer requires it.
             let piece = if self.force && self.sender.board.is_empty() {
                 room
             } else {
@@ -151,8 +152,8 @@ impl Connection {
         (waiting > tail).then_some(nxt + waiting - tail)
     }
 
-    /// Whether less than a full segment may go out (RFC 9293, 3.7.4, in Minshall's variant; tcp(7):
-    /// TCP_CORK, TCP_NODELAY).
+    /// Whether less than a full segment may be sent (RFC 9293, 3.7.4, in Minshall's variant;
+    /// tcp(7): TCP_CORK, TCP_NODELAY).
     fn may_send_small(&self) -> bool {
         if self.force || self.fin || self.sender.probe || self.is_urgent() {
             return true;
@@ -163,12 +164,12 @@ impl Connection {
         self.config.nodelay || self.small <= self.sender.una
     }
 
-    /// Whether there is urgent data that is not acknowledged (Linux's `tcp_urg_mode`).
+    /// Whether there is unacknowledged urgent data (Linux's `tcp_urg_mode`).
     pub(super) fn is_urgent(&self) -> bool {
         self.urgent.is_some_and(|urgent| urgent > self.sender.una)
     }
 
-    /// A segment with what lies in the range, FIN among it.
+    /// A segment with the data in the range, which may include FIN.
     fn data(&mut self, now: u64, (start, end): (Seq, Seq)) -> Transmit {
         let fin = self.fin_number().is_some_and(|fin| end > fin);
         let payload_end = end - u64::from(fin);
@@ -197,7 +198,7 @@ impl Connection {
         }
     }
 
-    /// A header with what every segment says: the window, the acknowledgment, timestamps.
+    /// A header with the fields of every segment: the window, the acknowledgment, timestamps.
     fn header(&mut self, now: u64, start: Seq, flags: Flags) -> Header {
         let window = self.receiver.advertise();
         self.receiver.delay.sent();
@@ -227,15 +228,16 @@ impl Connection {
         self.bare(header)
     }
 
-    /// A probe of a closed window, or of the peer's life: from before what it expects, so that it
-    /// answers. One from there has no answer, but its urgent pointer counts (RFC 9293, 3.8.5).
+    /// A probe of a closed window, or a keepalive: its sequence number is below the one that the
+    /// peer expects, so that the peer answers. One at that number is not answered, but its urgent
+    /// pointer counts (RFC 9293, 3.8.5).
     fn probe(&mut self, now: u64, seq: Seq) -> Transmit {
         let mut header = self.header(now, seq, Flags::ACK);
         self.set_urgent(&mut header, seq);
         self.bare(header)
     }
 
-    /// The RST that ends this connection from this end.
+    /// The RST with which this end ends the connection.
     pub(super) fn reset_header(&self) -> Header {
         Header {
             source: self.identity.local,
@@ -247,8 +249,9 @@ impl Connection {
         }
     }
 
-    /// The number of a segment without payload: the next, unless the peer has taken back its window
-    /// and would not take it (Linux's `tcp_acceptable_seq`). Less than a unit is rounding.
+    /// The sequence number of a segment without payload: the next one, unless the peer has shrunk
+    /// its window and would not accept it (Linux's `tcp_acceptable_seq`). A difference below one
+    /// scaling unit is rounding.
     fn acceptable(&self) -> Seq {
         let end = self.sender.una + self.sender.window;
         if self.is_synchronised() && self.sender.nxt >= end + (1 << self.scale) {

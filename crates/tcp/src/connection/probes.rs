@@ -1,22 +1,23 @@
-//! Probes of a closed window (RFC 9293, 3.8.6.1) and of an idle connection (3.8.4).
+//! Probes of a closed window (RFC 9293, 3.8.6.1), and keepalives (3.8.4).
 
 use super::{Connection, Due, State};
 use crate::config::Keepalive;
 use crate::event::Error;
 use crate::rtt::MOST_RTO;
 
-/// What the two kinds of probes need.
+/// The state of both kinds of probes.
 pub(crate) struct Probes {
     /// A probe is to be sent.
     wanted: bool,
-    /// One before it, which tells of urgent data.
+    /// Before it, a probe that announces urgent data.
     urgent: bool,
     pub persist_due: Due,
-    /// Probes of the window since it closed, answered or not: each waits twice as long.
+    /// The number of window probes since the window closed, answered or not: the interval doubles
+    /// each time.
     backoff: u32,
-    /// Since when the window is probed.
+    /// When probing of the window began.
     began: Option<u64>,
-    /// Probes of either kind that the peer has not answered.
+    /// The number of probes of either kind that the peer has not answered.
     pub out: u32,
     pub keep_due: Due,
     heard: u64,
@@ -36,27 +37,27 @@ impl Probes {
         }
     }
 
-    /// Whether a probe is to be sent; it is no more.
+    /// Whether a probe is to be sent; clears the request.
     pub fn take(&mut self) -> bool {
         core::mem::take(&mut self.wanted)
     }
 
-    /// The same of one that tells of urgent data.
+    /// The same for a probe that announces urgent data.
     pub fn take_urgent(&mut self) -> bool {
         core::mem::take(&mut self.urgent)
     }
 
-    /// The peer is alive.
+    /// Records that the peer is alive.
     pub fn heard(&mut self, now: u64) {
         self.heard = now;
     }
 
-    /// When the peer was heard last.
+    /// When the peer was last heard.
     pub fn last_heard(&self) -> u64 {
         self.heard
     }
 
-    /// The peer has acknowledged something, though it may have been nothing new.
+    /// Records that the peer has acknowledged something, which need not be new.
     pub fn answered(&mut self) {
         self.out = 0;
     }
@@ -77,7 +78,8 @@ impl Probes {
 }
 
 impl Connection {
-    /// With data that waits and nothing in flight, nothing else would wake this end.
+    /// Starts the persist timer if data waits and nothing is in flight, since nothing else would
+    /// wake this end.
     pub(super) fn check_persist(&mut self, now: u64) {
         let unsent = self.sender.nxt < self.queued + u64::from(self.fin);
         let waits = unsent && self.sender.board.is_empty();
@@ -88,10 +90,10 @@ impl Connection {
         }
     }
 
-    /// The persist timer is due: sends what the window takes, or a probe.
+    /// Handles the persist timer: sends what the window allows, or a probe.
     ///
-    /// A peer that answers may keep its window closed for ever (RFC 1122, 4.2.2.17), unless nobody
-    /// holds the socket any more or TCP_USER_TIMEOUT says otherwise.
+    /// A peer that answers may keep its window closed forever (RFC 1122, 4.2.2.17), unless the
+    /// socket is closed or TCP_USER_TIMEOUT limits that.
     pub(super) fn persist(&mut self, now: u64) {
         let began = *self.probes.began.get_or_insert(now);
         let user = self.config.user_timeout;
@@ -116,8 +118,8 @@ impl Connection {
         }
     }
 
-    /// How often an orphan tries (ip-sysctl: `tcp_orphan_retries`). `is_short`: the timeouts have
-    /// not grown to the longest.
+    /// The number of retries of a connection without a socket (ip-sysctl: `tcp_orphan_retries`).
+    /// `is_short`: the timeouts have not reached their maximum.
     pub(super) fn orphan_retries(&self, is_short: bool) -> u32 {
         match self.config.orphan_retries {
             _ if !is_short && self.soft_error.is_some() => 0,
@@ -126,7 +128,7 @@ impl Connection {
         }
     }
 
-    /// Starts the time of SO_KEEPALIVE.
+    /// Starts the timer of SO_KEEPALIVE.
     pub(super) fn arm_keepalive(&mut self, now: u64) {
         self.probes.keep_due = self
             .config
@@ -147,7 +149,7 @@ impl Connection {
             return;
         }
         let since = now - self.probes.heard;
-        // Data that waits has timers of its own.
+        // Waiting data has its own timers.
         if !self.sender.board.is_empty() || self.sender.nxt < self.queued {
             self.probes.keep_due = Some(now.saturating_add(idle.max(1)));
         } else if since < idle {

@@ -1,4 +1,4 @@
-//! The connection's timers, and what is due at each.
+//! The connection's timers.
 
 use super::{Connection, State};
 use crate::event::Error;
@@ -20,7 +20,7 @@ impl Connection {
         .min()
     }
 
-    /// Does what is due by `now`.
+    /// Handles the timers that have expired by `now`.
     pub fn on_timer(&mut self, now: u64) {
         let now = self.tick(now);
         let is_due = |due: Option<u64>| due.is_some_and(|due| due <= now);
@@ -46,8 +46,9 @@ impl Connection {
         }
     }
 
-    /// Gives up when the peer has been silent for too long: as long as `retries` timeouts from
-    /// the shortest on would take (ip-sysctl: `tcp_retries2`), or TCP_USER_TIMEOUT.
+    /// Gives the connection up if the peer has been silent for too long: for as long as `retries`
+    /// timeouts would take, starting with the shortest (ip-sysctl: `tcp_retries2`), or for
+    /// TCP_USER_TIMEOUT.
     fn check_stall(&mut self, now: u64) {
         let Some(since) = self.sender.stalled_since else {
             return;
@@ -75,8 +76,8 @@ impl Connection {
         }
     }
 
-    /// Whether a peer that has taken back its window while data was in flight is gone. What is sent
-    /// again is a probe then, and the peer lives as long as it answers.
+    /// Whether a peer that has shrunk its window while data was in flight is gone. Retransmissions
+    /// then act as probes, and the peer counts as alive as long as it answers.
     fn is_silent(&self, now: u64, since: u64) -> bool {
         let user = self.config.user_timeout;
         let bound = if user > 0 { user } else { u64::MAX };
@@ -91,7 +92,7 @@ impl Connection {
     }
 }
 
-/// The sum of `retries` timeouts and the first, without jitter.
+/// The sum of the first timeout and `retries` further ones, without jitter.
 fn patience(retries: u32) -> u64 {
     let wait = |retry: u32| (LEAST_VARIATION << retry.min(20)).min(MOST_RTO);
     (0..=retries.min(255)).map(wait).sum()
@@ -101,7 +102,7 @@ fn patience(retries: u32) -> u64 {
 mod tests {
     use super::*;
 
-    /// The time that Linux's documentation has for fifteen retries: 924.6 seconds.
+    /// The time for fifteen retries according to Linux's documentation: 924.6 seconds.
     #[test]
     fn as_documented() {
         assert_eq!(patience(15), 924_600_000_000);

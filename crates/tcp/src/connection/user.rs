@@ -6,7 +6,7 @@ use crate::congestion::Algorithm;
 use crate::event::Error;
 use crate::receiver::MOST_BUFFER;
 
-/// How a write goes out (send(2)).
+/// The flags of a write (send(2)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Write {
     /// MSG_MORE: more follows soon.
@@ -16,11 +16,11 @@ pub struct Write {
 }
 
 impl Connection {
-    /// `length` bytes follow what was written before. The caller keeps them until
-    /// [`released`](Self::released) passes them, and bounds how many there are.
+    /// Adds `length` bytes after those written before. The caller keeps them until
+    /// [`released`](Self::released) passes them, and limits their number.
     ///
     /// # Errors
-    /// [`Error::BrokenPipe`]: this end has ended, or there is no connection any more.
+    /// [`Error::BrokenPipe`]: this end has been shut down, or there is no connection any more.
     pub fn write(&mut self, length: u64, how: Write) -> Result<(), Error> {
         if self.fin || self.state == State::Closed || self.state == State::TimeWait {
             return Err(Error::BrokenPipe);
@@ -33,7 +33,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The program has taken `length` more of the [`readable`](Self::readable) bytes.
+    /// Records that the program has read `length` more of the [`readable`](Self::readable) bytes.
     pub fn read(&mut self, now: u64, length: u64) {
         let now = self.tick(now);
         if self.receiver.consume(now, length) && self.is_synchronised() {
@@ -41,42 +41,45 @@ impl Connection {
         }
     }
 
-    /// How many bytes of the peer's stream can be read now.
+    /// The number of bytes of the peer's stream that can be read now.
     pub fn readable(&self) -> u64 {
         self.receiver.readable()
     }
 
-    /// Whether the peer's stream ends after what can be read.
+    /// Whether the peer's stream ends after the readable bytes.
     pub fn has_ended(&self) -> bool {
         self.receiver.is_ended()
     }
 
-    /// Memory is short: forgets at least `bytes` of what has arrived out of order, the last first,
-    /// if there are so many (Linux's `tcp_prune_ofo_queue`); the peer sends it again (RFC 2018, 8).
-    /// Returns the place in the peer's stream from which on nothing is to be kept any more.
+    /// Drops at least `bytes` of the data that has arrived out of order, the last first, if there
+    /// is so much, because memory is short (Linux's `tcp_prune_ofo_queue`); the peer sends it again
+    /// (RFC 2018, 8). Returns the offset in the peer's stream from which on nothing is kept any
+    /// more.
     pub fn prune(&mut self, bytes: u64) -> Option<u64> {
         let from = self.receiver.prune(bytes)?;
         Some(self.receiver.place_of(from))
     }
 
-    /// How many bytes of this end's stream the peer has acknowledged: the send queue's start.
+    /// The number of bytes of this end's stream that the peer has acknowledged: the start of the
+    /// send queue.
     pub fn released(&self) -> u64 {
         let una = self.sender.una.min(self.queued).max(self.iss + 1);
         una - (self.iss + 1)
     }
 
-    /// How many bytes were written and not acknowledged (SIOCOUTQ).
+    /// The number of bytes that were written but not acknowledged (SIOCOUTQ).
     pub fn unacknowledged(&self) -> u64 {
         self.queued - (self.iss + 1) - self.released()
     }
 
-    /// How many bytes were written and not sent (SIOCOUTQNSD). With TCP_NOTSENT_LOWAT a socket is
-    /// writable only where they are fewer: to be looked at once all was transmitted.
+    /// The number of bytes that were written but not sent (SIOCOUTQNSD). With TCP_NOTSENT_LOWAT a
+    /// socket is writable only if there are fewer: check this after everything was transmitted.
     pub fn unsent(&self) -> u64 {
         self.queued.saturating_sub(self.sender.nxt)
     }
 
-    /// Which byte of the peer's stream is the urgent one, if it has not been read yet (SIOCATMARK).
+    /// The offset of the urgent byte in the peer's stream, if it has not been read yet
+    /// (SIOCATMARK).
     pub fn urgent_mark(&self) -> Option<u64> {
         let urgent = self
             .peer_urgent
@@ -84,13 +87,15 @@ impl Connection {
         Some(self.receiver.place_of(urgent))
     }
 
-    /// Whether the urgent byte itself has come and can be read (MSG_OOB; TCP_URG_VALID in Linux).
+    /// Whether the urgent byte itself has arrived and can be read (MSG_OOB; TCP_URG_VALID in
+    /// Linux).
     pub fn has_urgent(&self) -> bool {
         let byte = self.peer_urgent;
         byte.is_some_and(|byte| (self.receiver.read..self.receiver.nxt).contains(&byte))
     }
 
-    /// Ends this direction (SHUT_WR): FIN follows what was written. An attempt to connect ends.
+    /// Ends this direction (SHUT_WR): FIN follows the written bytes. An attempt to connect is
+    /// aborted.
     ///
     /// # Errors
     /// [`Error::NotConnected`].
@@ -104,7 +109,7 @@ impl Connection {
             }
             _ => {
                 self.fin = true;
-                // From here on the state is the one of a FIN that was sent, as Linux has it.
+                // From here on the state is the one after FIN was sent, as in Linux.
                 self.state = match self.state {
                     State::Established => State::FinWait1,
                     State::CloseWait => State::LastAck,
@@ -115,31 +120,32 @@ impl Connection {
         }
     }
 
-    /// The program reads no more (SHUT_RD).
+    /// The program does not read any more (SHUT_RD).
     pub fn stop_reading(&mut self) {
         self.deaf = true;
     }
 
-    /// The program closes its socket. What was written still goes out, unless the peer's data was
-    /// not read, which RST tells the peer (RFC 2525, 2.17). With SO_LINGER and a time the caller
-    /// then waits as long as the connection [`lingers`](Self::lingers).
+    /// The program closes its socket. Written bytes are still sent, unless some of the peer's data
+    /// was not read, which a RST reports to the peer (RFC 2525, 2.17). With SO_LINGER and a time,
+    /// the caller then waits as long as the connection [`lingers`](Self::lingers).
     pub fn close(&mut self, now: u64) {
         let now = self.tick(now);
         self.orphan = true;
         self.deaf = true;
         let is_unread = self.receiver.readable() > 0 && self.is_synchronised();
         match self.state {
-            // Late segments are still to be waited for.
+            // TIME_WAIT continues.
             State::Closed | State::TimeWait => {}
             _ if is_unread => self.abort(),
             State::FinWait2 => self.wait_for_fin(now),
-            // An error here says that this end has ended before.
+            // An error here means that this end was shut down before.
             _ => self.shutdown().unwrap_or(()),
         }
     }
 
-    /// Whether what was written before [`close`](Self::close), and FIN, are not acknowledged yet.
-    /// [`Events::WRITABLE`](crate::Events::WRITABLE) or `CLOSED` says that this may have changed.
+    /// Whether bytes written before [`close`](Self::close), or FIN, are unacknowledged.
+    /// [`Events::WRITABLE`](crate::Events::WRITABLE) or `CLOSED` reports that this may have
+    /// changed.
     pub fn lingers(&self) -> bool {
         matches!(
             self.state,
@@ -147,8 +153,8 @@ impl Connection {
         )
     }
 
-    /// A closed socket waits for the peer's FIN, for as long as the path may need at least
-    /// (Linux's `tcp_fin_time`); or not at all.
+    /// Waits with a closed socket for the peer's FIN, for at least as long as the path may need
+    /// (Linux's `tcp_fin_time`), or not at all.
     pub(super) fn wait_for_fin(&mut self, now: u64) {
         let rto = self.sender.rtt.rto(self.sender.backoff);
         match self.config.fin_timeout {
@@ -157,8 +163,9 @@ impl Connection {
         }
     }
 
-    /// Ends the connection at once, by RST if the peer may wait for something (SO_LINGER with
-    /// zero). One that has got FIN and sent its own needs none, but for what was not sent.
+    /// Ends the connection at once, with a RST if the peer may wait for something (SO_LINGER with
+    /// zero). A connection that has received FIN and sent its own needs none, unless there is
+    /// unsent data.
     pub fn abort(&mut self) {
         let knows = match self.state {
             State::SynSent | State::Closed | State::TimeWait => false,
@@ -171,13 +178,13 @@ impl Connection {
         self.end(None);
     }
 
-    /// TCP_CORK; without it what waits goes out as Nagle and TCP_NODELAY let it.
+    /// TCP_CORK; when it is cleared, waiting data is sent as Nagle and TCP_NODELAY allow.
     pub fn set_cork(&mut self, on: bool) {
         self.force |= self.cork && !on && self.config.nodelay && self.unsent() > 0;
         self.cork = on;
     }
 
-    /// TCP_NODELAY; what waits goes out, in spite of TCP_CORK too (tcp(7)).
+    /// TCP_NODELAY; waiting data is sent, even with TCP_CORK (tcp(7)).
     pub fn set_nodelay(&mut self, on: bool) {
         self.force |= on && self.unsent() > 0;
         self.config.nodelay = on;
@@ -189,13 +196,13 @@ impl Connection {
         self.receiver.delay.set_quick(on, all_read);
     }
 
-    /// TCP_QUICKACK as it is read: acknowledgments do not wait for data to ride on.
+    /// The value of TCP_QUICKACK: whether acknowledgments do not wait for data to carry them.
     pub fn is_quick_ack(&self) -> bool {
         self.receiver.delay.is_quick()
     }
 
-    /// SO_KEEPALIVE and its times. The time of one that was on already counts from when the peer
-    /// was heard last.
+    /// SO_KEEPALIVE and its times. If it was on before, the time still counts from when the peer
+    /// was last heard.
     pub fn set_keepalive(&mut self, now: u64, keepalive: Option<Keepalive>) {
         let now = self.tick(now);
         let was_on = self.config.keepalive.is_some();
@@ -211,7 +218,7 @@ impl Connection {
         }
     }
 
-    /// TCP_LINGER2, in ns; 0 where it is below zero.
+    /// TCP_LINGER2, in ns; 0 if it is negative.
     pub fn set_fin_timeout(&mut self, timeout: u64) {
         self.config.fin_timeout = timeout;
     }
@@ -227,26 +234,26 @@ impl Connection {
         self.sender.congestion.set_algorithm(algorithm);
     }
 
-    /// TCP_USER_TIMEOUT, in ns; 0 is none.
+    /// TCP_USER_TIMEOUT, in ns; 0 means none.
     pub fn set_user_timeout(&mut self, timeout: u64) {
         self.config.user_timeout = timeout;
     }
 
-    /// TCP_WINDOW_CLAMP: no larger window is told from now on; what was told stays.
+    /// TCP_WINDOW_CLAMP: no larger window is advertised from now on; one that was advertised stays.
     pub fn set_window_clamp(&mut self, bytes: u64) {
         self.config.window_clamp = bytes;
         self.receiver.clamp = bytes;
     }
 
-    /// SO_RCVLOWAT: a buffer that may grow holds so much.
+    /// SO_RCVLOWAT: if the buffer may grow, it is made large enough for this.
     pub fn set_low_water(&mut self, bytes: u64) {
         let receiver = &mut self.receiver;
         let wanted = bytes.min(receiver.tuning.most).min(MOST_BUFFER);
         receiver.buffer = receiver.buffer.max(wanted);
     }
 
-    /// Whether a reader that waits for `low_water` bytes is to be woken: they are there, or the
-    /// stream has ended, or the peer can send no more before something is read.
+    /// Whether a reader that waits for `low_water` bytes must be woken: they are there, or the
+    /// stream has ended, or the peer cannot send more before something is read.
     pub fn is_readable(&self, low_water: u64) -> bool {
         let receiver = &self.receiver;
         let readable = receiver.readable();
@@ -255,7 +262,7 @@ impl Connection {
         is_over || readable > 0 && (readable >= low_water || is_full)
     }
 
-    /// SO_RCVBUF: the buffer has this size from now on.
+    /// SO_RCVBUF: sets the size of the buffer.
     pub fn set_receive_buffer(&mut self, bytes: u64) {
         self.config.receive_buffer = bytes;
         self.config.fixed_receive_buffer = true;

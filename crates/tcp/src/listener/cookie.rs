@@ -9,15 +9,15 @@ use crate::isn::{Secret, Tuple};
 use crate::options::MOST_SCALE;
 use crate::rtt::SECOND;
 
-/// The unit of a cookie's age, and how many units it counts.
+/// The unit of a cookie's age, and the maximum age in units.
 const PERIOD: u64 = 60 * SECOND;
 const MOST_AGE: u32 = 2;
-/// The MSS values that a cookie can name; the largest that the peer's reaches is taken.
+/// The MSS values that a cookie can encode; the largest one that is not above the peer's is used.
 const SIZES: [u16; 6] = [536, 1220, 1300, 1440, 1460, 8940];
-/// The lower bits hold an index, the others the time.
+/// The lower bits of the number have an index, the others the time.
 const INDEX_BITS: u32 = 24;
 const INDEX: u32 = (1 << INDEX_BITS) - 1;
-/// The bits of a timestamp that hold options: the scale, or all ones for none, and SACK.
+/// The bits of a timestamp that encode options: the scale, or all ones for none, and SACK.
 const OPTION_BITS: u32 = 0x3f;
 const NO_SCALE: u32 = 0xf;
 const SACK: u32 = 0x10;
@@ -28,7 +28,7 @@ fn hashes(secret: &Secret, tuple: &Tuple, period: u32) -> (u32, u32) {
     (fixed, timed)
 }
 
-/// The SYN with ACK whose numbers are the cookie.
+/// The SYN-ACK whose sequence number and timestamp are the cookie.
 pub(super) fn answer(secret: &Secret, config: &Config, now: u64, mut request: Request) -> Header {
     let period = (now / PERIOD) as u32;
     let (fixed, timed) = hashes(secret, &request.tuple, period);
@@ -50,7 +50,7 @@ pub(super) fn answer(secret: &Secret, config: &Config, now: u64, mut request: Re
             .map_or(NO_SCALE, |(theirs, _)| u32::from(theirs));
         let bits = scale | if request.agreed.sack { SACK } else { 0 };
         let clock = stamps.value.wrapping_sub(request.identity.stamp_offset);
-        // Never later than now: the connection's own timestamps follow.
+        // Never later than now, since the connection's own timestamps follow.
         let held = clock & !OPTION_BITS | bits;
         let held = if held > clock {
             held.wrapping_sub(OPTION_BITS + 1)
@@ -62,7 +62,8 @@ pub(super) fn answer(secret: &Secret, config: &Config, now: u64, mut request: Re
     header
 }
 
-/// What the SYNs had agreed on, if the ACK brings a cookie back that is no older than two minutes.
+/// The parameters that the SYNs had negotiated, if the ACK returns a cookie that is no older than
+/// two minutes.
 pub(super) fn check(
     secret: &Secret,
     config: &Config,

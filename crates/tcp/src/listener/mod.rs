@@ -1,5 +1,5 @@
-//! A listening socket: half-open connections are compact entries, and beyond a limit SYN cookies
-//! (RFC 4987) need none.
+//! A listening socket. Half-open connections are compact entries; beyond a limit, SYN cookies (RFC
+//! 4987) replace them.
 
 mod cookie;
 mod request;
@@ -17,22 +17,22 @@ use deadlines::Deadlines;
 use hash_table::HashMap;
 use request::Request;
 
-/// For how long after the last cookie an ACK may bring one back: the age that makes it stale.
+/// How long after the last cookie an ACK may return one: its maximum age.
 const COOKIES_COUNT: u64 = 2 * 60 * SECOND;
 
-/// What the kernel does with a segment for a listening socket.
+/// What the kernel must do with a segment for a listening socket.
 #[derive(Debug)]
 pub enum Answer {
     /// Nothing.
     None,
     /// Send this.
     Send(Header),
-    /// Make the connection and give it the same segment. It counts as waiting until
+    /// Create the connection and pass it the same segment. It counts as waiting until
     /// [`Listener::taken`].
     Accept(Accepted),
 }
 
-/// When SYNs are answered by cookies (`net.ipv4.tcp_syncookies`).
+/// When SYNs are answered with cookies (`net.ipv4.tcp_syncookies`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cookies {
     /// 0.
@@ -44,7 +44,7 @@ pub enum Cookies {
     Always,
 }
 
-/// Keys are hashes by a secret already.
+/// Keys are already hashes with a secret.
 #[derive(Clone, Copy, Default)]
 struct Keyed(u64);
 
@@ -76,20 +76,20 @@ impl Hasher for Keyed {
 pub struct Listener {
     config: Config,
     secret: Secret,
-    /// listen(2)'s number.
+    /// The argument of listen(2).
     backlog: usize,
     cookies: Cookies,
     requests: HashMap<u64, Request, Keyed>,
     timers: Deadlines<u64>,
-    /// Requests whose first timeout has not passed.
+    /// The number of requests whose first timeout has not expired.
     young: usize,
-    /// Connections that accept(2) has not taken.
+    /// The number of connections that accept(2) has not taken.
     waiting: usize,
     last_cookie: Option<u64>,
 }
 
 impl Listener {
-    /// A socket whose connections have these settings.
+    /// A listening socket for connections with these settings.
     pub fn new(config: &Config, secret: Secret, backlog: usize, cookies: Cookies) -> Self {
         Listener {
             config: config.clone(),
@@ -104,42 +104,42 @@ impl Listener {
         }
     }
 
-    /// The settings of connections that are made from now on: options were set on the socket.
+    /// Sets the settings of new connections, after options were set on the socket.
     pub fn set_config(&mut self, config: &Config) {
         self.config = config.clone();
     }
 
-    /// listen(2) again.
+    /// Sets the argument of another listen(2).
     pub fn set_backlog(&mut self, backlog: usize) {
         self.backlog = backlog;
     }
 
-    /// accept(2) has taken a connection, or one that waited is gone.
+    /// Called when accept(2) has taken a connection, or a waiting one is gone.
     pub fn taken(&mut self) {
         self.waiting = self.waiting.saturating_sub(1);
     }
 
-    /// How many connections wait for accept(2) (`tcpi_unacked` of a listening socket).
+    /// The number of connections that wait for accept(2) (`tcpi_unacked` of a listening socket).
     pub fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// listen(2)'s number (`tcpi_sacked` of a listening socket).
+    /// The argument of listen(2) (`tcpi_sacked` of a listening socket).
     pub fn backlog(&self) -> usize {
         self.backlog
     }
 
-    /// Those who send from now on are reached by segments of this size ([`Config::mss`]).
+    /// Sets the segment size on the path to those that connect from now on ([`Config::mss`]).
     pub fn set_mss(&mut self, mss: u16) {
         self.config.mss = mss;
     }
 
-    /// How many connections are half open.
+    /// The number of half-open connections.
     pub fn half_open(&self) -> usize {
         self.requests.len()
     }
 
-    /// Linux lets one more wait than listen(2) says.
+    /// Linux lets one more connection wait than listen(2) requests.
     fn is_full(&self) -> bool {
         self.waiting > self.backlog
     }
@@ -149,7 +149,7 @@ impl Listener {
         self.timers.first()
     }
 
-    /// A SYN with ACK that is to be sent again by `now`. To be called until there is none.
+    /// A SYN-ACK that is to be retransmitted by `now`. Call this until it returns None.
     pub fn due(&mut self, now: u64) -> Option<(Tuple, Header)> {
         while let Some(key) = self.timers.take_due(now) {
             let (most, deferrals) = (self.most_retries(), u32::from(self.config.defer_accept));
@@ -164,7 +164,7 @@ impl Listener {
             } else {
                 self.timers.add(request.due(now), key).ok()
             };
-            // Without its timer it would stay for ever.
+            // Without its timer it would stay forever.
             if request.ticket.is_none() {
                 self.requests.remove(&key);
             } else if resends {
@@ -175,8 +175,9 @@ impl Listener {
         None
     }
 
-    /// How often a SYN is answered again. Half of the backlog is for those that are young, whose
-    /// first timeout has not passed: as others fill it, they are given up earlier, as on Linux.
+    /// The maximum number of SYN-ACK retransmissions. Half of the backlog is reserved for young
+    /// requests, whose first timeout has not expired: the more others there are, the earlier they
+    /// are dropped, as in Linux.
     fn most_retries(&self) -> u32 {
         let mut most = self.config.synack_retries;
         let len = self.requests.len();
@@ -190,7 +191,7 @@ impl Listener {
         most
     }
 
-    /// Takes a segment that no connection has, with `payload` bytes.
+    /// Handles a segment with `payload` bytes that belongs to no connection.
     pub fn on_segment(
         &mut self,
         now: u64,
@@ -210,9 +211,9 @@ impl Listener {
         }
     }
 
-    /// Takes a SYN that takes the place of a connection in TIME_WAIT, which has said
-    /// ([`Received::reopens`](crate::Received::reopens)) that this end's numbers are to begin with
-    /// `isn`. The kernel has forgotten that connection.
+    /// Handles a SYN that replaces a connection in TIME_WAIT, which has requested that this end's
+    /// sequence numbers begin with `isn` ([`Received::reopens`](crate::Received::reopens)). The
+    /// kernel has dropped that connection.
     pub fn on_reopening(&mut self, now: u64, tuple: &Tuple, header: &Header, isn: u32) -> Answer {
         let key = self.secret.hash(tuple, u64::MAX);
         if self.requests.contains_key(&key) {
@@ -221,7 +222,7 @@ impl Listener {
         self.begin(now, key, tuple, header, Some(isn))
     }
 
-    /// A SYN, or nothing. One with FIN asks for nothing that there is (Linux drops it).
+    /// Handles a SYN, or ignores the segment. A SYN with FIN is invalid (Linux drops it).
     fn begin(
         &mut self,
         now: u64,
@@ -239,7 +240,7 @@ impl Listener {
         let agreed = Agreed::by(&self.config, &header.options);
         let mss = self.config.mss;
         let mut request = Request::new(tuple, identity, header.seq, agreed, mss, now);
-        // listen(2) with zero lets one in. A cookie could not have the number that is asked for.
+        // listen(2) with zero lets one in. A cookie could not have the requested number.
         let fits = self.cookies != Cookies::Always && self.requests.len() < self.backlog.max(1);
         let has_room = fits || isn.is_some();
         if has_room && self.requests.try_reserve(1).is_ok() {
@@ -258,7 +259,7 @@ impl Listener {
         Answer::Send(cookie::answer(&self.secret, &self.config, now, request))
     }
 
-    /// An ACK of no entry: of a cookie, or of nothing.
+    /// Handles an ACK without an entry, which may return a cookie.
     fn take_cookie(&mut self, now: u64, tuple: &Tuple, header: &Header, payload: usize) -> Answer {
         let recent = self
             .last_cookie
@@ -288,7 +289,7 @@ impl Listener {
         }
     }
 
-    /// A segment of a half open connection (Linux's `tcp_check_req`).
+    /// Handles a segment of a half-open connection (Linux's `tcp_check_req`).
     fn continue_request(
         &mut self,
         now: u64,
@@ -334,7 +335,7 @@ impl Listener {
             self.forget(key, &request);
             return header.reset(payload).map_or(Answer::None, Answer::Send);
         }
-        // The SYN with ACK goes out again, and the ACK comes again: by then there may be room.
+        // The SYN-ACK is sent again, and the ACK will come again: there may be room by then.
         if is_deferred || self.is_full() {
             request.acked = true;
             self.requests.insert(key, request);
@@ -345,7 +346,7 @@ impl Listener {
         Answer::Accept(request.accepted(&self.config))
     }
 
-    /// A SYN came again: so does its answer, and its timer begins anew.
+    /// Answers a retransmitted SYN, and restarts the timer.
     fn answer_again(&mut self, now: u64, key: u64, mut request: Request) -> Answer {
         if !request.limiter.allows(now, false) {
             return Answer::None;
@@ -359,8 +360,8 @@ impl Listener {
         Answer::Send(request.answer(&self.config, now))
     }
 
-    /// ICMP says that a SYN with ACK did not arrive, whose number is `seq`, and that none would:
-    /// the half open connection is forgotten (Linux's `tcp_req_err`).
+    /// Handles an ICMP error about the SYN-ACK with the sequence number `seq`, which reports that
+    /// none will arrive: the half-open connection is dropped (Linux's `tcp_req_err`).
     pub fn on_icmp(&mut self, tuple: &Tuple, seq: u32) {
         let key = self.secret.hash(tuple, u64::MAX);
         let known = self.requests.get(&key).copied();

@@ -1,4 +1,4 @@
-//! A half-open connection: the data that is kept from its SYN.
+//! A half-open connection: the data kept from its SYN.
 
 use crate::config::Config;
 use crate::connection::{Agreed, Connection, Identity};
@@ -13,22 +13,22 @@ use deadlines::Ticket;
 /// A connection that a peer has opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Accepted {
-    /// Its ports and numbers.
+    /// Its ports and initial numbers.
     pub identity: Identity,
     /// The peer's initial sequence number.
     pub peer_isn: u32,
-    /// What the SYNs have agreed on.
+    /// The negotiated parameters.
     pub agreed: Agreed,
-    /// The window that was told.
+    /// The window that was advertised.
     pub window: u16,
-    /// When the SYN was answered first, if it is known.
+    /// When the SYN was first answered, if that is known.
     pub answered_at: Option<u64>,
-    /// How often it was answered again.
+    /// The number of SYN-ACK retransmissions.
     pub retransmissions: u32,
 }
 
 impl Accepted {
-    /// The connection, which waits for the segment that made it.
+    /// The connection, which is to get the segment that completed it.
     pub fn connection(&self, now: u64, config: &Config) -> Connection {
         Connection::accept(now, config, self)
     }
@@ -40,14 +40,14 @@ pub(super) struct Request {
     pub identity: Identity,
     pub peer_isn: u32,
     pub agreed: Agreed,
-    /// What segments have at most on the way to it.
+    /// The maximum segment size on the path to the peer.
     pub mss: u16,
-    /// Timeouts of its timer.
+    /// The number of its timer's expirations.
     pub timeouts: u32,
-    /// SYNs with ACK that were sent again, by the timer or for a SYN that came again.
+    /// The number of SYN-ACK retransmissions, by the timer or because of a retransmitted SYN.
     pub retransmissions: u32,
     answered_at: u64,
-    /// Its ACK has come, but waits for data or for room.
+    /// Its ACK has arrived, but it waits for data or for room.
     pub acked: bool,
     pub limiter: Limiter,
     /// Its timer; a cookie has none.
@@ -78,14 +78,14 @@ impl Request {
         }
     }
 
-    /// When the timer is due that begins now.
+    /// When a timer that is started now expires.
     pub fn due(&self, now: u64) -> u64 {
         now + (INITIAL_RTO << self.timeouts.min(20)).min(MOST_RTO)
     }
 
-    /// Whether it is over as its timer is due, where `most` retransmissions are allowed, and
-    /// whether the SYN with ACK is to be sent again. While an ACK waits for data
-    /// (TCP_DEFER_ACCEPT) it is not, but for the last time.
+    /// When the timer expires, returns whether the request is dropped, with at most `most`
+    /// retransmissions, and whether the SYN-ACK is retransmitted. While it waits for data
+    /// (TCP_DEFER_ACCEPT), the SYN-ACK is retransmitted only the last time.
     pub fn on_timeout(&self, most: u32, deferrals: u32) -> (bool, bool) {
         let waits = self.acked && deferrals > 0;
         let is_over = self.timeouts >= most && !(waits && self.timeouts < deferrals);
@@ -93,18 +93,18 @@ impl Request {
         (is_over, resends)
     }
 
-    /// Whether the timestamp is older than the latest.
+    /// Whether the timestamp is older than the latest one.
     pub fn is_old(&self, now: u64, header: &Header) -> bool {
         let recent = self.agreed.stamp.map(|value| Recent { value, at: now });
         recent.is_some_and(|recent| recent.is_after(now, header))
     }
 
-    /// The timestamp of a time.
+    /// The timestamp for a time.
     pub fn stamp(&self, now: u64) -> u32 {
         ((now / MS) as u32).wrapping_add(self.identity.stamp_offset)
     }
 
-    /// The SYN with ACK.
+    /// The SYN-ACK.
     pub fn answer(&self, config: &Config, now: u64) -> Header {
         let timestamps = self.timestamps(now);
         Header {
@@ -125,7 +125,7 @@ impl Request {
         }
     }
 
-    /// The ACK that says what is expected.
+    /// An ACK of the expected sequence number.
     pub fn acknowledgment(&self, config: &Config, now: u64) -> Header {
         let timestamps = self.timestamps(now);
         let mut header = self.answer(config, now);

@@ -1,5 +1,5 @@
-//! When to acknowledge: the delayed acknowledgment (RFC 9293, 3.8.6.3) with Linux's quick mode at
-//! the beginning and after a pause, and its interactive ("pingpong") mode.
+//! Delayed acknowledgments (RFC 9293, 3.8.6.3), with Linux's quick mode at the start and after a
+//! pause, and its interactive ("pingpong") mode.
 
 use crate::rtt::MS;
 
@@ -9,29 +9,30 @@ const LEAST: u64 = 40 * MS;
 const MOST: u64 = 200 * MS;
 /// `TCP_MAX_QUICKACKS`.
 const MOST_QUICK: u64 = 16;
-/// The least size that a full segment is taken to have (`TCP_MIN_MSS`).
+/// The minimum size assumed for a full segment (`TCP_MIN_MSS`).
 const LEAST_SIZE: u64 = 88;
-/// The most that it is taken to have before one has come (`TCP_MSS_DEFAULT`).
+/// The maximum size assumed before one has arrived (`TCP_MSS_DEFAULT`).
 const FIRST_SIZE: u64 = 536;
 
-/// Data that has come in order.
+/// Data that has arrived in order.
 pub(crate) struct Arrival {
     pub now: u64,
-    /// Bytes of the segment.
+    /// The number of bytes in the segment.
     pub length: u64,
-    /// It has PSH, URG or FIN: it may be smaller than a full one.
+    /// Whether it has PSH, URG or FIN: it may be smaller than a full segment.
     pub is_pushed: bool,
-    /// Bytes in all that are not acknowledged.
+    /// The total number of unacknowledged bytes.
     pub waiting: u64,
-    /// The window that is left of what was told.
+    /// The remaining part of the advertised window.
     pub window: u64,
-    /// What counts as a pause.
+    /// The time that counts as a pause.
     pub rto: u64,
     /// SRTT.
     pub smoothed: Option<u64>,
 }
 
-/// Whether something small has come since the last acknowledgment, so that no more may follow.
+/// Whether a small segment has arrived since the last acknowledgment, after which no more may
+/// follow.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Pushed {
     #[default]
@@ -41,26 +42,26 @@ enum Pushed {
 }
 
 pub(crate) struct Delay {
-    /// When the acknowledgment is due that waits.
+    /// When the delayed acknowledgment is due.
     due: Option<u64>,
-    /// One is due at once.
+    /// An acknowledgment is due at once.
     pub now: bool,
-    /// Acknowledgments that are still sent at once.
+    /// The number of acknowledgments that are still sent at once.
     quick: u64,
-    /// The other side answers: acknowledgments wait for data to ride on.
+    /// The other side answers: acknowledgments wait for data to carry them.
     pingpong: bool,
     pushed: Pushed,
     timeout: u64,
     last: u64,
-    /// How large the peer's full segments seem to be (`tcpi_rcv_mss`).
+    /// The estimated size of the peer's full segments (`tcpi_rcv_mss`).
     pub size: u64,
-    /// The size of the last segment that was smaller.
+    /// The size of the last smaller segment.
     smaller: u64,
     mss: u64,
 }
 
 impl Delay {
-    /// Nothing has come. The peer's segments have up to `mss` bytes.
+    /// The state before anything has arrived. The peer's segments have up to `mss` bytes.
     pub fn new(now: u64, mss: u64) -> Self {
         Delay {
             due: None,
@@ -76,7 +77,7 @@ impl Delay {
         }
     }
 
-    /// When an acknowledgment is due, other than at once.
+    /// When a delayed acknowledgment is due.
     pub fn due(&self) -> Option<u64> {
         self.due
     }
@@ -86,16 +87,16 @@ impl Delay {
         self.timeout
     }
 
-    /// When data came last.
+    /// When data last arrived.
     pub fn last(&self) -> u64 {
         self.last
     }
 
-    /// Data came in order.
+    /// Handles data that arrived in order.
     pub fn on_data(&mut self, arrival: &Arrival) {
         self.measure(arrival);
         self.follow(arrival);
-        // Half a window that waits would stop a sender whose segments are as large.
+        // Half a window of waiting data would stop a sender whose segments are that large.
         let much = self.is_overdue(arrival.waiting) || arrival.waiting >= arrival.window / 2;
         if much || self.quick > 0 && !self.pingpong {
             self.now = true;
@@ -104,8 +105,8 @@ impl Delay {
         }
     }
 
-    /// Learns the size of full segments (Linux's `tcp_measure_rcv_mss`): the largest, or what comes
-    /// twice in a row.
+    /// Estimates the size of full segments (Linux's `tcp_measure_rcv_mss`): the largest one, or a
+    /// size that comes twice in a row.
     fn measure(&mut self, arrival: &Arrival) {
         let smaller = core::mem::take(&mut self.smaller);
         let length = arrival.length;
@@ -129,7 +130,7 @@ impl Delay {
         };
     }
 
-    /// The timeout follows the gaps between segments.
+    /// Adapts the timeout to the gaps between segments.
     fn follow(&mut self, arrival: &Arrival) {
         let gap = arrival.now - self.last;
         self.last = arrival.now;
@@ -145,8 +146,8 @@ impl Delay {
         }
     }
 
-    /// Lets the acknowledgment wait: for the timeout, but not much longer than the path takes, as
-    /// the peer would send again. One that is nearly due is sent.
+    /// Delays the acknowledgment: for the timeout, but not much longer than the round trip time, or
+    /// else the peer would retransmit. One that is almost due is sent at once.
     pub fn delay(&mut self, now: u64, smoothed: Option<u64>) {
         let path = smoothed.map_or(MOST, |smoothed| smoothed.max(LEAST));
         let wait = self.timeout.min(path).min(MOST);
@@ -156,7 +157,8 @@ impl Delay {
         }
     }
 
-    /// Lets the acknowledgment of SYN wait for data to ride on (TCP_DEFER_ACCEPT of who connects).
+    /// Delays the acknowledgment of SYN, so that data can carry it (TCP_DEFER_ACCEPT of a
+    /// connecting socket).
     pub fn ride(&mut self, now: u64, window: u64) {
         self.be_quick_again(window);
         self.due = Some(now + MOST);
@@ -167,13 +169,13 @@ impl Delay {
         self.quick = self.quick.max(segments);
     }
 
-    /// More than a full segment waits.
+    /// Whether more than a full segment waits.
     pub fn is_overdue(&self, waiting: u64) -> bool {
         waiting > self.size
     }
 
-    /// The program has read everything: whether what waits is acknowledged, as the peer seems to
-    /// send no more before it gets an answer, and this end has none.
+    /// Called when the program has read everything: whether waiting data is acknowledged, since the
+    /// peer seems to wait for an answer, and this end has none.
     pub fn is_pushed(&self) -> bool {
         let least = if self.pingpong {
             Pushed::Twice
@@ -183,36 +185,37 @@ impl Delay {
         self.due.is_some() && self.pushed >= least
     }
 
-    /// TCP_QUICKACK. `all_read`: the program has read everything, so that what waits is sent.
+    /// TCP_QUICKACK. `all_read`: the program has read everything, so that a waiting acknowledgment
+    /// is sent.
     pub fn set_quick(&mut self, on: bool, all_read: bool) {
         self.pingpong = !on;
         self.now |= on && all_read && self.due.is_some();
     }
 
-    /// Whether acknowledgments are sent at once (TCP_QUICKACK as it is read).
+    /// Whether acknowledgments are sent at once (the value of TCP_QUICKACK).
     pub fn is_quick(&self) -> bool {
         !self.pingpong
     }
 
-    /// Something came that wants an answer at once, and so may what follows.
+    /// Called after a segment that needs an answer at once; those that follow may need one, too.
     pub fn answer(&mut self, window: u64) {
         self.now = true;
         self.be_quick_again(window);
     }
 
-    /// What follows wants answers at once.
+    /// The following segments need answers at once.
     pub fn be_quick_again(&mut self, window: u64) {
         self.pingpong = false;
         self.timeout = LEAST;
         self.be_quick(window);
     }
 
-    /// Data was sent: an answer, if data came just before.
+    /// Records that data was sent, which is an answer if data arrived just before.
     pub fn on_sent_data(&mut self, now: u64) {
         self.pingpong |= now - self.last < self.timeout;
     }
 
-    /// A segment was sent, and it acknowledges everything.
+    /// Records that a segment was sent, which acknowledges everything.
     pub fn sent(&mut self) {
         if (self.due.is_some() || self.now) && self.quick > 0 {
             self.quick -= 1;
@@ -223,14 +226,14 @@ impl Delay {
         self.stop();
     }
 
-    /// Nothing waits to be acknowledged any more.
+    /// Nothing waits for an acknowledgment any more.
     pub fn stop(&mut self) {
         self.due = None;
         self.now = false;
         self.pushed = Pushed::No;
     }
 
-    /// What waits has waited long enough.
+    /// Handles that the delay has expired.
     pub fn on_timer(&mut self, now: u64, rto: u64) {
         if self.due.is_none_or(|due| due > now) {
             return;

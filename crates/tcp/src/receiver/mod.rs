@@ -1,4 +1,4 @@
-//! The receiving half: what has arrived, the window, and which acknowledgments are due.
+//! The receiving half: the data that has arrived, the window, and acknowledgments that are due.
 
 mod delay;
 mod sack;
@@ -12,53 +12,53 @@ use crate::seq::Seq;
 use sack::Recent;
 use tuning::Tuning;
 
-/// The largest buffer: more than a window can tell of (RFC 7323, 2.3).
+/// The maximum size of the buffer: more than a window can express (RFC 7323, 2.3).
 pub(crate) const MOST_BUFFER: u64 = 1 << 30;
 
-/// Which bytes of a segment's payload are to be kept, and where.
+/// The bytes of a segment's payload to store, and their place.
 ///
-/// The place may hold bytes already that came out of order. They are the same by right; either
-/// may be kept.
+/// The place may already contain bytes that arrived out of order. They should be equal; either may
+/// be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Where in the payload they begin.
+    /// Their offset in the payload.
     pub skip: usize,
-    /// How many they are.
+    /// Their number.
     pub length: usize,
-    /// Which byte of the peer's stream the first is; the stream's first is 0.
+    /// The offset of the first one in the peer's stream, which starts at 0.
     pub at: u64,
 }
 
-/// What became of a segment.
+/// The effect of a segment.
 #[derive(Default)]
 pub(crate) struct Taken {
     pub placement: Option<Placement>,
-    /// How far the numbers in order moved by data.
+    /// By how much data has advanced the in-order sequence number.
     pub advanced: u64,
-    /// The peer's FIN has been reached by it.
+    /// Whether it has reached the peer's FIN.
     pub ended: bool,
 }
 
 pub(crate) struct Receiver {
-    /// The number of the stream's first byte.
+    /// The sequence number of the stream's first byte.
     start: Seq,
     /// RCV.NXT.
     pub nxt: Seq,
-    /// What the program has read up to.
+    /// The sequence number up to which the program has read.
     pub read: Seq,
-    /// The right edge of the window, as far as ever told.
+    /// The rightmost edge of the window that was ever advertised.
     edge: Seq,
-    /// Segments that came out of order.
+    /// The number of segments that arrived out of order.
     pub came_early: u32,
-    /// What may be kept that is not read (payload of SO_RCVBUF).
+    /// The maximum amount of unread data (the payload part of SO_RCVBUF).
     pub buffer: u64,
-    /// The largest window that is told.
+    /// The maximum window to advertise.
     pub clamp: u64,
     scale: u8,
     mss: u64,
     ranges: Ranges,
     told: Recent,
-    /// The number of the peer's FIN.
+    /// The sequence number of the peer's FIN.
     fin: Option<Seq>,
     /// TS.Recent.
     pub recent: Option<paws::Recent>,
@@ -69,7 +69,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// A half whose stream begins at `start`, with a window of `window` bytes told already.
+    /// A half whose stream begins at `start`, after a window of `window` bytes was advertised.
     pub fn new(start: Seq, buffer: u64, window: u64, scale: u8, mss: u32, now: u64) -> Self {
         Receiver {
             start,
@@ -91,12 +91,12 @@ impl Receiver {
         }
     }
 
-    /// The window that the peer knows of, in bytes.
+    /// The window that the peer knows, in bytes.
     pub fn window(&self) -> u64 {
         self.edge.saturating_sub(self.nxt)
     }
 
-    /// Bytes that can be read now.
+    /// The number of bytes that can be read now.
     pub fn readable(&self) -> u64 {
         let data = self.nxt - u64::from(self.is_ended());
         data - self.read
@@ -107,7 +107,7 @@ impl Receiver {
         self.fin.is_some_and(|fin| self.nxt > fin)
     }
 
-    /// Bytes that have arrived out of order.
+    /// The number of bytes that have arrived out of order.
     pub fn out_of_order(&self) -> u64 {
         self.ranges
             .as_slice()
@@ -116,43 +116,43 @@ impl Receiver {
             .sum()
     }
 
-    /// The number after the highest that has arrived out of order.
+    /// The sequence number after the highest one that has arrived out of order.
     pub fn highest(&self) -> Option<Seq> {
         self.ranges.as_slice().last().map(|range| range.1)
     }
 
-    /// Whether something is missing before what has arrived.
+    /// Whether something is missing before data that has arrived.
     pub fn has_holes(&self) -> bool {
         !self.ranges.is_empty()
     }
 
-    /// The shift of the windows that are told.
+    /// The scale of the advertised windows.
     pub fn scale(&self) -> u8 {
         self.scale
     }
 
-    /// Bytes of the stream that have arrived in order.
+    /// The number of bytes of the stream that have arrived in order.
     pub fn received(&self) -> u64 {
         self.nxt - self.start - u64::from(self.is_ended())
     }
 
-    /// `[start, end)` came again.
+    /// Records that `[start, end)` arrived again.
     pub fn note_duplicate(&mut self, start: Seq, end: Seq) {
         self.told.duplicate(start, end);
     }
 
-    /// Data came in order; `has_echo`: its timestamp measures the round trip.
+    /// Handles data that arrived in order; `has_echo`: its timestamp measures the round trip time.
     pub fn note_round(&mut self, now: u64, has_echo: bool) {
         self.tuning.on_data(now, self.nxt, self.edge, has_echo);
     }
 
-    /// Which byte of the stream a number is.
+    /// The offset in the stream of a sequence number.
     pub fn place_of(&self, seq: Seq) -> u64 {
         seq - self.start
     }
 
-    /// Forgets at least `bytes` of what came early, the last first, if there are so many; returns
-    /// the number from which on nothing is kept.
+    /// Drops at least `bytes` of the data that arrived out of order, the last first, if there is so
+    /// much; returns the sequence number from which on nothing is kept.
     pub fn prune(&mut self, bytes: u64) -> Option<Seq> {
         let mut left = bytes;
         let mut from = None;
@@ -167,24 +167,25 @@ impl Receiver {
         from
     }
 
-    /// Gives back memory that only missing data needs.
+    /// Frees memory that is only needed for missing data.
     pub fn clear(&mut self) {
         self.ranges.clear();
     }
 
-    /// Whether a segment `[start, end)` touches the window (RFC 9293, 3.10.7.4): Linux takes the
-    /// window from what it acknowledged last, so that what crosses an acknowledgment counts.
+    /// Whether a segment `[start, end)` overlaps the window (RFC 9293, 3.10.7.4). As in Linux, the
+    /// window starts at what was acknowledged last, so that a segment that crosses an
+    /// acknowledgment counts.
     pub fn is_acceptable(&self, start: Seq, end: Seq) -> bool {
         end >= self.acked.min(self.nxt) && start <= self.edge.max(self.nxt)
     }
 
-    /// Takes a segment's payload `[start, end)`, and its FIN.
+    /// Handles a segment's payload `[start, end)`, and its FIN.
     pub fn take(&mut self, start: Seq, end: Seq, fin: bool) -> Taken {
         let mut taken = Taken::default();
         let limit = self.edge.min(self.fin.unwrap_or(Seq::MAX));
         if fin && self.fin.is_none() && end <= self.edge.max(self.nxt) && end >= self.nxt {
             self.fin = Some(end);
-            // What came early from beyond the end belongs to no stream.
+            // Data beyond the end that arrived early belongs to no stream.
             self.ranges.cut(end);
         }
         if end > start && end <= self.nxt || start < self.nxt && end > self.nxt {
@@ -211,7 +212,7 @@ impl Receiver {
             return;
         }
         if from > self.nxt {
-            // Without room it is as if the path had lost it.
+            // Without room, the data counts as lost on the path.
             if self.ranges.insert(from, to).is_err() {
                 return;
             }
@@ -231,24 +232,25 @@ impl Receiver {
         });
     }
 
-    /// The blocks of the next acknowledgment, the most recent first, a D-SACK before them.
+    /// The blocks for the next acknowledgment, the most recent first, after a D-SACK if there is
+    /// one.
     pub fn take_blocks(&mut self, most: usize) -> crate::options::Blocks {
         self.told.take_blocks(&self.ranges, self.nxt, most)
     }
 
-    /// Whether there is a D-SACK to tell of.
+    /// Whether there is a D-SACK to report.
     pub fn has_duplicate(&self) -> bool {
         self.told.has_duplicate()
     }
 
-    /// Up to where the buffer has room.
+    /// The end of the room in the buffer.
     fn open(&self) -> Seq {
         let free = self.buffer.saturating_sub(self.nxt - self.read);
         self.nxt + free.min(self.clamp)
     }
 
-    /// Up to where the window may reach now, without what would make it silly: it opens by a
-    /// segment or half the buffer at least (RFC 9293, 3.8.6.2.2).
+    /// The edge that the window may have now, without silly windows: it opens by at least a segment
+    /// or half the buffer (RFC 9293, 3.8.6.2.2).
     fn next_edge(&self) -> Seq {
         let open = self.open();
         let least = self.mss.min(self.buffer.min(self.clamp) / 2).max(1);
@@ -259,12 +261,13 @@ impl Receiver {
         }
     }
 
-    /// The field of the next header; the window moves to it.
+    /// The window field of the next header; advances the edge to it.
     pub fn advertise(&mut self) -> u16 {
         let room = self.next_edge() - self.nxt;
         let unit = 1 << self.scale;
-        // Rounding takes back nothing that was told while the buffer has room. Without, it must, or
-        // segments that are smaller than a unit would move the edge for ever (RFC 7323, 2.4).
+        // Rounding takes back nothing that was advertised while the buffer has room. Without room
+        // it must, or else segments below the scaling unit would move the edge forever (RFC 7323,
+        // 2.4).
         let up = room.div_ceil(unit);
         let units = if self.nxt + up * unit <= self.open() {
             up
@@ -277,9 +280,9 @@ impl Receiver {
         field as u16
     }
 
-    /// The program has read `length` bytes more; returns whether the peer is to be told of the
-    /// window, which at least doubles, or of data that it has waited for (Linux's
-    /// `tcp_cleanup_rbuf`).
+    /// Records that the program has read `length` more bytes; returns whether the peer is to be
+    /// told of the window, which at least doubles, or of data for whose acknowledgment it has
+    /// waited (Linux's `tcp_cleanup_rbuf`).
     pub fn consume(&mut self, now: u64, length: u64) -> bool {
         self.read += length.min(self.readable());
         if let Some(buffer) = self.tuning.on_read(now, self.read, self.buffer) {

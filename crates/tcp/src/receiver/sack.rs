@@ -4,11 +4,11 @@ use crate::options::Blocks;
 use crate::ranges::Ranges;
 use crate::seq::{Seq, wire};
 
-/// Numbers that lie in the ranges which changed last, the latest first.
+/// Sequence numbers in the ranges that changed last, the latest first.
 #[derive(Default)]
 pub(super) struct Recent {
     numbers: [Seq; 4],
-    /// What has arrived twice.
+    /// A range that arrived twice.
     duplicate: Option<(Seq, Seq)>,
 }
 

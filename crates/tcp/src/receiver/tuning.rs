@@ -5,16 +5,16 @@ use crate::rtt::MS;
 use crate::seq::Seq;
 
 pub(crate) struct Tuning {
-    /// The most that the buffer becomes; zero where SO_RCVBUF has fixed it.
+    /// The maximum size of the buffer; zero if SO_RCVBUF has fixed it.
     pub most: u64,
     mss: u64,
-    /// The round trip time as the receiver sees it.
+    /// The round trip time that the receiver has measured.
     rtt: Option<u64>,
-    /// A window ends here, which began then: the measure without timestamps.
+    /// The end of a window, and when it began: for the measurement without timestamps.
     window: (Seq, u64),
-    /// What was read in the last round.
+    /// The amount that was read in the last round.
     space: u64,
-    /// The round began with this number, then.
+    /// The sequence number and the time at which the round began.
     round: (Seq, u64),
 }
 
@@ -41,19 +41,19 @@ impl Tuning {
         self.space
     }
 
-    /// A segment with the echo of a timestamp took this long, in ms.
+    /// Adds a sample: a segment with the echo of a timestamp took this long, in ms.
     pub fn sample_echo(&mut self, elapsed: u32) {
         if elapsed < 1 << 30 {
             self.sample(u64::from(elapsed.max(1)) * MS);
         }
     }
 
-    /// Data came up to `nxt`, of a window up to `edge`.
+    /// Handles data up to `nxt`, in a window up to `edge`.
     pub fn on_data(&mut self, now: u64, nxt: Seq, edge: Seq, has_echo: bool) {
         let (end, began) = self.window;
         if nxt >= end {
             if !has_echo && now > began {
-                // It takes no less than a round trip: the least says most.
+                // It takes at least one round trip: the minimum is the best estimate.
                 let took = now - began;
                 self.rtt = Some(self.rtt.map_or(took, |least| least.min(took)));
             }
@@ -65,7 +65,8 @@ impl Tuning {
         self.rtt = Some(self.rtt.map_or(rtt, |before| (7 * before + rtt) / 8));
     }
 
-    /// The program has read up to `read`; returns a larger buffer, if it needs one.
+    /// Handles that the program has read up to `read`; returns a larger buffer size, if one is
+    /// needed.
     pub fn on_read(&mut self, now: u64, read: Seq, buffer: u64) -> Option<u64> {
         let (start, began) = self.round;
         let rtt = self.rtt?;

@@ -1,11 +1,11 @@
-//! The effect of an acknowledgment on the sending half.
+//! Handles acknowledgments in the sending half.
 
 use super::{Prr, Recovery, Sender, Undo};
 use crate::congestion;
 use crate::scoreboard::Sent;
 use crate::seq::{self, Seq};
 
-/// What a segment says of what has arrived.
+/// What a segment reports about arrived data.
 pub(crate) struct Arrival<'a> {
     pub now: u64,
     /// The acknowledgment number, in `una..=nxt`.
@@ -14,19 +14,20 @@ pub(crate) struct Arrival<'a> {
     pub sack: &'a [(Seq, Seq)],
     /// TSecr.
     pub echo: Option<u32>,
-    /// It has no payload, SYN or FIN and moves no window: a duplicate, if it moves nothing else.
+    /// It has no payload, SYN or FIN, and does not change the window: it is a duplicate if it
+    /// changes nothing else.
     pub is_bare: bool,
-    /// Which timestamp a segment carried that was sent then.
+    /// The timestamp that a segment sent at a time carried.
     pub stamp: &'a dyn Fn(u64) -> u32,
 }
 
-/// What was newly seen to have arrived.
+/// Data that is newly known to have arrived.
 #[derive(Default)]
 struct News {
     delivered: u64,
     first: Option<u64>,
     last: Option<u64>,
-    /// Something that was sent twice is among it.
+    /// It includes something that was sent twice.
     retransmitted: bool,
 }
 
@@ -46,7 +47,7 @@ impl News {
 }
 
 impl Sender {
-    /// Takes an acknowledgment; returns how many numbers it acknowledges.
+    /// Handles an acknowledgment; returns by how much it advances.
     pub fn on_ack(&mut self, arrival: &Arrival) -> u64 {
         let (now, ack) = (arrival.now, arrival.ack);
         let una = self.una;
@@ -67,7 +68,8 @@ impl Sender {
         if self.sack {
             for &(start, end) in arrival.sack {
                 if start < end && start >= ack && end <= self.nxt {
-                    // What comes out of order does not move the echo, which says nothing here.
+                    // Data that arrives out of order does not change the echo, which tells nothing
+                    // here.
                     self.board
                         .sack(start, end, self.mss, |sent| see(sent, true));
                 }
@@ -95,8 +97,8 @@ impl Sender {
         acked
     }
 
-    /// Takes a D-SACK (RFC 2883), which is the first block: below the acknowledgment, or within the
-    /// second. Returns whether it is of the probe of the tail.
+    /// Handles a D-SACK (RFC 2883), which is the first block: below the acknowledgment, or inside
+    /// the second one. Returns whether it reports the tail loss probe.
     fn take_duplicate(&mut self, arrival: &Arrival) -> bool {
         let Some(&(start, end)) = arrival.sack.first() else {
             return false;
@@ -104,7 +106,7 @@ impl Sender {
         let within = |&(outer, outer_end): &(Seq, Seq)| outer <= start && end <= outer_end;
         let is_duplicate = start < end
             && (end <= arrival.ack || arrival.sack.get(1).is_some_and(within))
-            // Older than anything that can be in flight twice: no news.
+            // Not older than anything that can be in flight twice: otherwise it is not news.
             && start + self.most_window.max(1 << 16) >= arrival.ack
             && end - start <= self.most_window;
         if !is_duplicate {
@@ -113,12 +115,12 @@ impl Sender {
         let segments = (end - start).div_ceil(u64::from(self.mss));
         let totals = &mut self.totals;
         totals.duplicates = totals.duplicates.saturating_add(segments as u32);
-        // Made up: nothing was sent as often.
+        // It is forged: not so many segments were retransmitted.
         if totals.duplicates > totals.retransmissions {
             return false;
         }
         let is_probe = self.probed.is_some_and(|(probed, _)| probed == end);
-        // The probe of the tail is sent by time, not for order.
+        // The tail loss probe is sent by time, so it says nothing about reordering.
         if self.rack.reordering && !is_probe {
             self.rack.duplicate(self.una, self.nxt);
         }
@@ -131,8 +133,9 @@ impl Sender {
         is_probe
     }
 
-    /// Samples the round trip time: by what was sent once (Karn's algorithm), else by the echo.
-    /// Only a sample ends the backoff (RFC 6298, 5.7). Returns the time of what was sent last.
+    /// Samples the round trip time with data that was sent once (Karn's algorithm), otherwise with
+    /// the echo. Only a sample ends the backoff (RFC 6298, 5.7). Returns the round trip time of the
+    /// data sent last.
     fn sample(&mut self, arrival: &Arrival, news: &News, moved: bool) -> Option<u64> {
         let now = arrival.now;
         let rtt = news.last.map(|last| now - last);
@@ -154,20 +157,20 @@ impl Sender {
         rtt
     }
 
-    /// Samples the round trip time by the echo of a timestamp, `elapsed` ms ago; returns whether it
-    /// is one. Zero is none, and neither is half an hour.
+    /// Samples the round trip time with the echo of a timestamp from `elapsed` ms ago; returns
+    /// whether it is valid. Zero is not, and neither is half an hour.
     pub fn sample_echo(&mut self, now: u64, echo: u32, elapsed: u32) -> bool {
         let counts = echo != 0 && elapsed < 1 << 21;
         if counts {
-            // It is as coarse as its clock.
+            // It is as coarse as the timestamp clock.
             let taken = u64::from(elapsed.max(1)) * crate::rtt::MS;
             self.rtt.sample(now, taken);
         }
         counts
     }
 
-    /// Undoes the last reduction where the original, not its retransmission, was acknowledged
-    /// (Eifel, RFC 3522), or where all retransmissions arrived twice (RFC 3708).
+    /// Undoes the last reduction if the original was acknowledged, and not its retransmission
+    /// (Eifel, RFC 3522), or if all retransmissions arrived twice (RFC 3708).
     fn try_undo(&mut self, arrival: &Arrival, news: &News, moved: bool) {
         let Some(undo) = self.undo else { return };
         let Some(stamp) = undo.stamp else { return };
@@ -190,7 +193,7 @@ impl Sender {
         if !again || duplicate || answered {
             self.probed = None;
         } else if arrival.ack > end {
-            // The probe repaired a loss that nothing else tells of.
+            // The probe has repaired a loss that nothing else reports.
             self.probed = None;
             if self.recovery == Recovery::Open {
                 self.congestion.reduce();
@@ -199,7 +202,7 @@ impl Sender {
         }
     }
 
-    /// Losses by RACK; also when there will be more.
+    /// Detects losses by RACK; also returns when there may be more.
     fn find_lost(&mut self, arrival: &Arrival) -> (u64, Option<u64>) {
         let three = self.board.sacked() >= 3 * u64::from(self.mss);
         let is_sure = three || self.recovery != Recovery::Open;
@@ -207,14 +210,14 @@ impl Sender {
             .detect(&mut self.board, arrival.now, &self.rtt, is_sure)
     }
 
-    /// Losses by duplicate acknowledgments where there is no SACK (RFC 6582). Each says that a
-    /// segment has left the path.
+    /// Detects losses by duplicate acknowledgments if there is no SACK (RFC 6582). Each one shows
+    /// that a segment has left the path.
     fn count_duplicates(&mut self, arrival: &Arrival, news: &mut News, acked: u64) -> u64 {
         if acked > 0 {
             let segments = acked.div_ceil(u64::from(self.mss));
             return match self.recovery {
                 Recovery::Fast(point) if arrival.ack < point => {
-                    // One filled the hole, and duplicates told of the others.
+                    // One segment filled the hole, and duplicates reported the others.
                     self.duplicate_acks = self.duplicate_acks.saturating_sub(segments - 1);
                     self.board.lose_first(self.mss)
                 }
@@ -224,7 +227,7 @@ impl Sender {
                 }
             };
         }
-        // After a timeout they may be answers to what was sent before it.
+        // After a timeout, they may be answers to what was sent before it.
         let counts = !matches!(self.recovery, Recovery::Loss(point) if self.nxt <= point);
         if arrival.is_bare && counts && self.duplicate_acks < self.most_duplicates() {
             self.duplicate_acks += 1;
@@ -236,8 +239,8 @@ impl Sender {
         0
     }
 
-    /// How many segments can have left the path: all but those that are lost, which is one at
-    /// least. A peer may send more duplicates than that.
+    /// The maximum number of segments that can have left the path: all but the lost ones, at least
+    /// one. A peer may send more duplicates than that.
     fn most_duplicates(&self) -> u64 {
         let mss = u64::from(self.mss);
         let sent = (self.nxt - self.una).div_ceil(mss);
@@ -245,10 +248,10 @@ impl Sender {
         sent.saturating_sub(self.board.lost().div_ceil(mss).max(1))
     }
 
-    /// Enters, continues or ends a recovery, and moves the congestion window.
+    /// Enters, continues or ends a recovery, and updates the congestion window.
     fn move_on(&mut self, arrival: &Arrival, news: &News, acked: u64, lost: u64, rtt: Option<u64>) {
         let was_used = self.is_used(arrival.ack - acked);
-        // Without SACK duplicates of before may follow, and are no sign of another loss.
+        // Without SACK, earlier duplicates may still arrive, and do not show another loss.
         let beyond = u64::from(!self.sack);
         match self.recovery {
             Recovery::Fast(point) if self.una >= point + beyond => {
@@ -285,7 +288,7 @@ impl Sender {
         self.recovery = Recovery::Open;
         self.duplicate_acks = 0;
         self.rack.recovered();
-        // Late evidence may still show that it was for nothing.
+        // Late evidence may still show that the reduction was unnecessary.
         if self.undo.is_some_and(|undo| undo.stamp.is_none()) {
             self.undo = None;
         }

@@ -1,4 +1,4 @@
-//! The sending half: what is acknowledged, lost and retransmitted, and how much may be sent.
+//! The sending half: tracks acknowledged, lost and retransmitted data, and how much may be sent.
 
 mod ack;
 mod prr;
@@ -15,27 +15,27 @@ use crate::seq::Seq;
 use prr::Prr;
 use rack::Rack;
 
-/// The least that a peer's window makes of a segment.
+/// The minimum to which a peer's window can limit a segment.
 const LEAST_BOUND: u32 = 28;
 
-/// Linux's states of congestion that differ in what is done (`tcpi_ca_state`).
+/// Linux's congestion states, as far as they differ in behaviour (`tcpi_ca_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recovery {
     Open,
-    /// Losses are repaired, up to the given number.
+    /// Losses are being repaired, up to this sequence number.
     Fast(Seq),
-    /// A timeout passed; everything up to the number was in doubt.
+    /// A timeout has expired; everything up to this number was in doubt.
     Loss(Seq),
 }
 
-/// What a reduction that turns out to be for nothing is recognised by.
+/// The evidence by which an unnecessary reduction is recognised.
 #[derive(Clone, Copy)]
 struct Undo {
     /// The timestamp of the first retransmission.
     stamp: Option<u32>,
-    /// What was acknowledged when the reduction was made: a D-SACK of less is not of it.
+    /// The acknowledged sequence number at the reduction: a D-SACK below it does not count.
     marker: Seq,
-    /// Retransmissions that no D-SACK has told of yet.
+    /// The number of retransmissions that no D-SACK has reported yet.
     retransmissions: u64,
 }
 
@@ -67,13 +67,13 @@ pub(crate) struct Sender {
     pub nxt: Seq,
     /// SND.WND, in bytes.
     pub window: u64,
-    /// The largest window that the peer ever offered.
+    /// The largest window that the peer has ever offered.
     pub most_window: u64,
-    /// Bytes of payload that a full segment has.
+    /// The payload of a full segment in bytes.
     pub mss: u32,
-    /// The same before the peer's window bounds it.
+    /// The same before the limit by the peer's window.
     full_mss: u32,
-    /// The same before the path bounds it.
+    /// The same before the limit by the path.
     agreed_mss: u32,
     /// Whether the peer sends SACK.
     pub sack: bool,
@@ -82,26 +82,26 @@ pub(crate) struct Sender {
     pub congestion: Congestion,
     pub recovery: Recovery,
     pub timer: Option<(u64, Timer)>,
-    /// Timeouts since something was acknowledged.
+    /// The number of timeouts since something was acknowledged.
     pub retransmits: u32,
-    /// Timeouts since there was a sample of the round trip time.
+    /// The number of timeouts since the last sample of the round trip time.
     pub backoff: u32,
-    /// When the first timeout was since something was acknowledged.
+    /// The time of the first timeout since something was acknowledged.
     pub stalled_since: Option<u64>,
-    /// A probe of the tail is to be sent.
+    /// A tail loss probe is to be sent.
     pub probe: bool,
     pub totals: Totals,
     rack: Rack,
     prr: Prr,
     undo: Option<Undo>,
-    /// Where the probe of the tail ended, and whether it was a retransmission.
+    /// The end of the tail loss probe, and whether it was a retransmission.
     probed: Option<(Seq, bool)>,
-    /// What was sent up to here was limited by the congestion window.
+    /// Everything sent up to here was limited by the congestion window.
     limited: Seq,
-    /// The most that was in flight in a round, and where that ends.
+    /// The maximum in flight in a round, and the end of that round.
     most_flight: u64,
     flight_end: Seq,
-    /// Duplicate acknowledgments, where there is no SACK: segments that have left the path.
+    /// The number of duplicate acknowledgments without SACK: segments that have left the path.
     duplicate_acks: u64,
     last_sent: u64,
 }
@@ -139,13 +139,13 @@ impl Sender {
         }
     }
 
-    /// Bytes that are on their way, as far as is known.
+    /// The number of bytes in flight, as far as is known.
     pub fn pipe(&self) -> u64 {
         let left = self.duplicate_acks * u64::from(self.mss);
         self.board.in_flight().saturating_sub(left)
     }
 
-    /// When data was sent last.
+    /// When data was last sent.
     pub fn last_sent(&self) -> u64 {
         self.last_sent
     }
@@ -154,7 +154,7 @@ impl Sender {
         self.rack.reordering
     }
 
-    /// What the SYNs agree on is the size of a full segment; nothing was sent yet.
+    /// Sets the size of a full segment that the SYNs have negotiated, before anything was sent.
     pub fn set_full_mss(&mut self, mss: u32) {
         self.agreed_mss = mss;
         self.full_mss = mss;
@@ -162,13 +162,13 @@ impl Sender {
         self.congestion = Congestion::new(self.congestion.algorithm(), mss);
     }
 
-    /// How much a full segment has as far as the path is concerned.
+    /// The size of a full segment as far as the path allows.
     pub fn full_mss(&self) -> u32 {
         self.full_mss
     }
 
-    /// The path takes segments of this size: what is larger is sent again (RFC 1191, 6.4), which is
-    /// no sign of congestion.
+    /// Sets the segment size of the path. Larger segments are sent again (RFC 1191, 6.4), which is
+    /// not a sign of congestion.
     pub fn set_path_mss(&mut self, mss: u32) {
         let before = self.full_mss;
         self.full_mss = mss.min(self.agreed_mss);
@@ -178,8 +178,8 @@ impl Sender {
         }
     }
 
-    /// A segment is at most half of the largest window that the peer ever offered, so that a small
-    /// buffer does not stop the sender.
+    /// Limits a segment to half of the largest window that the peer has ever offered, so that a
+    /// small buffer does not stop the sender.
     pub fn bound_mss(&mut self) {
         let window = self.most_window.min(1 << 20) as u32;
         let most = if window > 536 { window / 2 } else { window };
@@ -192,13 +192,13 @@ impl Sender {
         self.congestion.set_mss(self.mss);
     }
 
-    /// How many bytes the congestion window allows now: none, or a segment at least.
+    /// The number of bytes that the congestion window allows now: none, or at least one segment.
     pub fn allowed(&self) -> u64 {
         let (window, pipe) = (self.congestion.window(), self.pipe());
         let mss = u64::from(self.mss);
         let room = window.saturating_sub(pipe);
-        // A window is no multiple of a segment here, as Linux's is: what is left of one counts
-        // where nothing else is in flight.
+        // A window need not be a multiple of the segment size here, unlike Linux's: a rest counts
+        // if nothing else is in flight.
         if room < mss && pipe > 0 {
             0
         } else {
@@ -206,25 +206,25 @@ impl Sender {
         }
     }
 
-    /// How many bytes from `nxt` on the peer's window allows.
+    /// The number of bytes from `nxt` on that the peer's window allows.
     pub fn window_room(&self) -> u64 {
         (self.una + self.window).saturating_sub(self.nxt)
     }
 
-    /// Whether the congestion window is used, so that it may grow: what is acknowledged beyond
-    /// `una` waited for it, or in slow start half of it was in flight (RFC 9293, 3.8.2; Linux's
+    /// Whether the congestion window is used, so that it may grow: data acknowledged beyond `una`
+    /// had to wait for it, or in slow start half of it was in flight (RFC 9293, 3.8.2; Linux's
     /// `tcp_is_cwnd_limited`).
     fn is_used(&self, una: Seq) -> bool {
         let is_half = self.congestion.window() < 2 * self.most_flight;
         una <= self.limited || self.congestion.in_slow_start() && is_half
     }
 
-    /// Data waits for the congestion window.
+    /// Records that data waits for the congestion window.
     pub fn note_limited(&mut self) {
         self.limited = self.nxt;
     }
 
-    /// Sends what is lost again, if the window allows it; returns its range.
+    /// Retransmits lost data, if the window allows it; returns its range.
     pub fn retransmission(&mut self, now: u64, stamp: u32, most: u64) -> Option<(Seq, Seq)> {
         let start = self.board.first_lost()?;
         let most = most.min(self.allowed());
@@ -234,7 +234,7 @@ impl Sender {
             return None;
         }
         let most = most / mss * mss;
-        // A peer that has taken back its window gets what that takes still, or one segment as a
+        // A peer that has shrunk its window gets what the window still allows, or one segment as a
         // probe.
         let room = (self.una + self.window).saturating_sub(start);
         let most = match room {
@@ -248,7 +248,7 @@ impl Sender {
         Some(range)
     }
 
-    /// Sends the end of what is in flight again, as a probe.
+    /// Retransmits the end of the data in flight, as a probe.
     pub fn probe_tail(&mut self, now: u64, stamp: u32) -> Option<(Seq, Seq)> {
         let range = self.board.retransmit_last(u64::from(self.mss), now)?;
         self.probed = Some((self.nxt, true));
@@ -267,10 +267,10 @@ impl Sender {
         self.note_sent(now, end - start);
     }
 
-    /// Takes note of new data up to `end`.
+    /// Records new data up to `end`.
     ///
     /// # Errors
-    /// [`Full`]: there is no room for its record, and it is not to be sent.
+    /// [`Full`]: there is no room for its record, and it must not be sent.
     pub fn send(&mut self, now: u64, end: Seq) -> Result<(), Full> {
         self.board.push(self.nxt, end, now)?;
         if self.probe {
@@ -294,7 +294,7 @@ impl Sender {
         self.arm_after_sending(now);
     }
 
-    /// Before new data is sent after a time without any in flight.
+    /// Called before new data is sent after a time without data in flight.
     pub fn wake_from_idle(&mut self, now: u64, restart: bool) {
         let idle = now - self.last_sent;
         if self.board.is_empty() && idle > 0 {

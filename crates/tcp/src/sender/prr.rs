@@ -21,8 +21,8 @@ impl Prr {
         self.out += bytes;
     }
 
-    /// The window after `delivered` bytes more have arrived. `is_safe`: the acknowledgment moved
-    /// on and told of no further loss.
+    /// The window after `delivered` more bytes have arrived. `is_safe`: the acknowledgment advanced
+    /// and reported no further loss.
     pub fn window(
         &mut self,
         delivered: u64,
@@ -41,7 +41,7 @@ impl Prr {
             let limit = if is_safe { limit + mss } else { limit };
             limit.min(threshold - pipe)
         };
-        // The first retransmission is never held back.
+        // The first retransmission is never delayed.
         pipe + if self.out == 0 { send.max(mss) } else { send }
     }
 }

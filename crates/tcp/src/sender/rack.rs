@@ -4,22 +4,22 @@ use crate::rtt::Rtt;
 use crate::scoreboard::{NEVER, Scoreboard, Sent};
 use crate::seq::Seq;
 
-/// Recoveries for which a reordering window that D-SACK has widened stays so.
+/// The number of recoveries for which a reordering window that a D-SACK has widened stays wide.
 const PERSISTS: u32 = 16;
-/// The widest, in quarters of the minimum round trip time.
+/// The maximum width, in quarters of the minimum round trip time.
 const MOST_STEPS: u32 = 255;
 
 pub(super) struct Rack {
-    /// RACK.xmit_ts and RACK.end_seq: what was sent last of all that has arrived.
+    /// RACK.xmit_ts and RACK.end_seq: the latest transmission that has arrived.
     newest: Option<(u64, Seq)>,
     rtt: u64,
     steps: u32,
     persists: u32,
-    /// The round in which a D-SACK has widened the window already.
+    /// The round in which a D-SACK has already widened the window.
     round: Option<Seq>,
-    /// RACK.fack: the highest number that has arrived.
+    /// RACK.fack: the highest sequence number that has arrived.
     highest: Seq,
-    /// Whether something arrived in another order than it was sent.
+    /// Whether something has arrived out of order.
     pub reordering: bool,
 }
 
@@ -36,8 +36,8 @@ impl Rack {
         }
     }
 
-    /// `sent` has arrived. `is_certain`: it is no echo of an earlier transmission, as far as
-    /// timestamps say.
+    /// Records that `sent` has arrived. `is_certain`: as far as timestamps tell, it was not an
+    /// earlier transmission.
     pub fn arrived(&mut self, sent: &Sent, now: u64, rtt: &Rtt, is_certain: bool) {
         if sent.end > self.highest {
             self.highest = sent.end;
@@ -56,7 +56,7 @@ impl Rack {
         }
     }
 
-    /// A D-SACK came: a retransmission was for nothing, so wait longer; once in a round.
+    /// Records a D-SACK: a retransmission was unnecessary, so wait longer; once per round.
     pub fn duplicate(&mut self, una: Seq, nxt: Seq) {
         if self.round.is_none_or(|round| una >= round) {
             self.round = Some(nxt);
@@ -65,7 +65,7 @@ impl Rack {
         }
     }
 
-    /// A recovery is over.
+    /// Records the end of a recovery.
     pub fn recovered(&mut self) {
         self.persists = self.persists.saturating_sub(1);
         if self.persists == 0 {
@@ -73,7 +73,7 @@ impl Rack {
         }
     }
 
-    /// RACK.reo_wnd. `is_sure`: there is a recovery, or three segments have arrived beyond.
+    /// RACK.reo_wnd. `is_sure`: there is a recovery, or three later segments have arrived.
     fn window(&self, rtt: &Rtt, is_sure: bool) -> u64 {
         if !self.reordering && is_sure {
             return 0;
@@ -83,7 +83,7 @@ impl Rack {
         (quarter * u64::from(self.steps)).min(smoothed)
     }
 
-    /// Marks what is lost by `now`; returns how many bytes, and when more will be.
+    /// Marks what is lost by `now`; returns the number of bytes, and when there may be more.
     pub fn detect(
         &self,
         board: &mut Scoreboard,
@@ -101,7 +101,7 @@ impl Rack {
         (lost, (oldest < newest).then(|| oldest.0 + wait))
     }
 
-    /// What a timeout takes as lost: the oldest, and what RACK would by now.
+    /// Marks what a timeout considers lost: the oldest record, and what RACK would mark now.
     pub fn time_out(&self, board: &mut Scoreboard, now: u64, rtt: &Rtt) {
         board.lose_head();
         let wait = self.rtt + self.window(rtt, false);

@@ -1,31 +1,32 @@
-//! The one timer of the sending half: Linux's `icsk_retransmit_timer`, whose meaning changes.
+//! The only timer of the sending half: Linux's `icsk_retransmit_timer`, which is used for several
+//! purposes.
 
 use super::{Recovery, Sender};
 use crate::rtt::{MS, SECOND};
 use crate::scoreboard::{NEVER, State};
 use crate::seq::Seq;
 
-/// What the timer is for.
+/// The purpose of the timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timer {
     /// The retransmission timeout (RFC 6298).
     Retransmit,
-    /// The probe of the tail (RFC 8985, 7).
+    /// The tail loss probe (RFC 8985, 7).
     Tail,
     /// RACK's reordering window ends.
     Reorder,
 }
 
-/// How long a receiver may wait with the acknowledgment of a single segment.
+/// How long a receiver may delay the acknowledgment of a single segment.
 const DELAYED_ACK: u64 = 200 * MS;
 
-/// The least time that RACK waits, so that what was sent in a row is lost together.
+/// The minimum time that RACK waits, so that segments sent in a row are lost together.
 const LEAST_REORDER: u64 = MS;
 
 impl Sender {
     pub(super) fn arm_after_sending(&mut self, now: u64) {
         match self.timer {
-            // Each transmission of new data moves the probe, and the first starts the timeout.
+            // Each transmission of new data postpones the probe, and the first starts the timeout.
             Some((_, Timer::Retransmit | Timer::Reorder)) if self.probed.is_some() => {}
             Some((_, Timer::Reorder)) => {}
             Some((due, Timer::Retransmit)) if due > now => self.arm_probe(now, due),
@@ -50,8 +51,8 @@ impl Sender {
         self.arm_probe(now, due);
     }
 
-    /// Replaces the timeout by the probe where there may be one: nothing is being repaired, and no
-    /// other probe is underway.
+    /// Replaces the timeout by the probe if one is allowed: no recovery is in progress, and no
+    /// other probe is in flight.
     fn arm_probe(&mut self, now: u64, timeout: u64) {
         let quiet = self.recovery == Recovery::Open && self.board.sacked() == 0;
         let may = self.sack && quiet && self.probed.is_none() && self.board.lost() == 0;
@@ -68,7 +69,7 @@ impl Sender {
         self.timer = Some(((now + wait).min(timeout), Timer::Tail));
     }
 
-    /// The timer is due; returns whether that was a timeout.
+    /// Handles the timer; returns whether it was a timeout.
     pub fn on_timer(&mut self, now: u64) -> bool {
         match self.timer.take() {
             None => false,
@@ -98,8 +99,8 @@ impl Sender {
         }
     }
 
-    /// A router says that what waits for its timeout got nowhere, which is no congestion: the last
-    /// doubling of the timeout is taken back (RFC 6069).
+    /// Handles an ICMP error about a segment that waits for its timeout: it did not get through,
+    /// but this is not congestion, so the last doubling of the timeout is undone (RFC 6069).
     pub fn revert_backoff(&mut self, now: u64, seq: Seq) {
         let Some((_, Timer::Retransmit)) = self.timer else {
             return;
