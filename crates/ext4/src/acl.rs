@@ -1,6 +1,6 @@
-//! Access control lists. The disk and programs use different formats: that of the disk (version 1)
-//! omits the id if an entry has none; that of getxattr(2) (version 2, see
-//! `linux/posix_acl_xattr.h`) does not.
+//! Access control lists. The disk and programs use different formats: the disk's (version 1) omits
+//! the id of entries without one; that of getxattr(2) (version 2, see `linux/posix_acl_xattr.h`)
+//! does not.
 
 use alloc::vec::Vec;
 
@@ -10,13 +10,13 @@ use crate::{Error, Result};
 const ON_DISK: u32 = 1;
 const FOR_PROGRAMS: u32 = 2;
 const HEADER: usize = 4;
-/// Bytes of an entry of a program, and of one on the disk without a number.
+/// The size in bytes of a program's entry, and of an entry on disk without an id.
 const WIDE: usize = 8;
 const SHORT: usize = 4;
-/// What an entry without a number has there.
+/// The id of a program's entry that has none.
 const NOBODY: u32 = u32::MAX;
 
-/// Whether entries of this tag have the number of a user or group: `ACL_USER` and `ACL_GROUP`.
+/// Whether entries with this tag have the id of a user or group: `ACL_USER` and `ACL_GROUP`.
 fn has_number(tag: u16) -> Option<bool> {
     match tag {
         0x02 | 0x08 => Some(true),
@@ -25,10 +25,11 @@ fn has_number(tag: u16) -> Option<bool> {
     }
 }
 
-/// The form of the disk of a list as setxattr(2) takes it, for [`crate::Fs::set_attribute`].
+/// Converts a list from the format of setxattr(2) to that of the disk, for
+/// [`crate::Fs::set_attribute`].
 ///
 /// # Errors
-/// [`Error::Unsupported`] for another version, [`Error::Invalid`] for a list that is none.
+/// [`Error::Unsupported`] for another version, [`Error::Invalid`] for a malformed list.
 pub fn acl_to_disk(list: &[u8]) -> Result<Vec<u8>> {
     if list.len() < HEADER {
         return Err(Error::Invalid);
@@ -53,10 +54,10 @@ pub fn acl_to_disk(list: &[u8]) -> Result<Vec<u8>> {
     Ok(disk)
 }
 
-/// The form of getxattr(2) of a list as [`crate::Fs::attribute`] returns it.
+/// Converts a list that [`crate::Fs::attribute`] returned to the format of getxattr(2).
 ///
 /// # Errors
-/// [`Error::Corrupt`] for a list that is none.
+/// [`Error::Corrupt`] for a malformed list.
 pub fn acl_from_disk(list: &[u8]) -> Result<Vec<u8>> {
     let bad = Error::Corrupt("access control list");
     if list.len() < HEADER || u32_at(list, 0) != ON_DISK {

@@ -1,4 +1,4 @@
-//! Reading extended attributes, and content in inodes, which is stored as one
+//! Reads extended attributes, and content in inodes, which is stored as an attribute
 //! (Documentation/filesystems/ext4/attributes.rst).
 
 use alloc::vec::Vec;
@@ -11,19 +11,20 @@ use crate::superblock::Geometry;
 use crate::{Device, Error, Fs, Result};
 
 pub(crate) const MAGIC: u32 = 0xea02_0000;
-/// Bytes of an entry before its name.
+/// The size of an entry before its name in bytes.
 pub(crate) const ENTRY: usize = 16;
-/// Bytes of the header in a block.
+/// The size of the header in a block in bytes.
 pub(crate) const BLOCK_HEADER: usize = 32;
-/// Bytes of the header in an inode.
+/// The size of the header in an inode in bytes.
 pub(crate) const INODE_HEADER: usize = 4;
 const CHECKSUM: usize = 0x10;
-/// The index of `system.`, and the name under it that continues the content of an inode.
+/// The index of `system.`, and the rest of the name of the attribute that continues the content of
+/// an inode.
 const SYSTEM: u8 = 7;
 const DATA: &[u8] = b"data";
 
-/// Prefixes of names that are stored as numbers. The names of ACLs are all prefix; their values are
-/// in the form of the disk.
+/// Prefixes of names that are stored as numbers. The names of ACLs consist of the prefix only;
+/// their values are in the disk's format.
 const PREFIXES: [(u8, &[u8]); 5] = [
     (2, b"system.posix_acl_access"),
     (3, b"system.posix_acl_default"),
@@ -32,7 +33,7 @@ const PREFIXES: [(u8, &[u8]); 5] = [
     (6, b"security."),
 ];
 
-/// A name as it is stored: a number for its prefix, and the rest.
+/// The stored form of a name: the number of its prefix, and the rest.
 pub(crate) fn split_name(name: &[u8]) -> Result<(u8, &[u8])> {
     PREFIXES
         .iter()
@@ -44,7 +45,7 @@ pub(crate) fn split_name(name: &[u8]) -> Result<(u8, &[u8])> {
         .ok_or(Error::Invalid)
 }
 
-/// An attribute as it is stored.
+/// A stored attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Attribute<'a> {
     pub index: u8,
@@ -52,8 +53,8 @@ pub(crate) struct Attribute<'a> {
     pub value: &'a [u8],
 }
 
-/// The attributes in `region`, whose entries begin at `at` and whose values are counted from
-/// `base`. All values together are not longer than the region, so that copies of them are not.
+/// The attributes in `region`, whose entries begin at `at`, and whose value offsets count from
+/// `base`. All values together are no longer than the region, so neither are copies of them.
 pub(crate) fn parse(region: &[u8], mut at: usize, base: usize) -> Result<Vec<Attribute<'_>>> {
     let bad = Error::Corrupt("extended attribute");
     let (mut found, mut room) = (Vec::new(), region.len());
@@ -90,7 +91,7 @@ pub(crate) fn parse(region: &[u8], mut at: usize, base: usize) -> Result<Vec<Att
     Ok(found)
 }
 
-/// The attributes in an inode itself.
+/// The attributes inside an inode.
 pub(crate) fn in_inode(inode: &Inode) -> Result<Vec<Attribute<'_>>> {
     match inode.attribute_region() {
         Some(place) if u32_at(&inode.raw[place.clone()], 0) == MAGIC => {
@@ -126,7 +127,7 @@ fn check(block: &[u8], number: u64, geometry: &Geometry) -> Result<()> {
 }
 
 impl<D: Device> Fs<D> {
-    /// The block of attributes of an inode.
+    /// The content of an inode's attribute block.
     pub(crate) fn attribute_content(&mut self, number: u64) -> Result<&[u8]> {
         let geometry = &self.geometry;
         if number <= geometry.first_block || self.zones.overlap(number, 1) {
@@ -137,8 +138,8 @@ impl<D: Device> Fs<D> {
         })
     }
 
-    /// The value of an attribute by its whole name, such as `user.mime_type`. ACLs are in the form
-    /// of the disk, which is not that of getxattr(2).
+    /// The value of an attribute by its full name, such as `user.mime_type`. ACLs are in the disk's
+    /// format, which differs from that of getxattr(2).
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Invalid`] for a name that cannot be stored.
@@ -153,7 +154,7 @@ impl<D: Device> Fs<D> {
         value
     }
 
-    /// Tells the whole names of all attributes in two parts.
+    /// Calls `tell` with the full name of each attribute, in two parts.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
@@ -180,10 +181,10 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// The content of a file, directory or link that has it in its inode.
+    /// The content of a file, directory or link that is stored in its inode.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where it has not.
+    /// [`Error::Invalid`] if it is not.
     pub fn read_inline(&mut self, inode: &Inode) -> Result<Vec<u8>> {
         if !inode.has(INLINE_DATA) {
             return Err(Error::Invalid);

@@ -1,4 +1,4 @@
-//! Changing extended attributes: in the inode while they fit, the rest in a block.
+//! Changes extended attributes: in the inode while they fit, the rest in a block.
 
 use alloc::vec::Vec;
 
@@ -8,7 +8,7 @@ use crate::inode::{Inode, Stamp};
 use crate::superblock::{has_attributes, set_attributes};
 use crate::{Device, Error, Fs, Result};
 
-/// Where a block of attributes says how many inodes have it.
+/// The offset of the number of inodes that share an attribute block.
 const SHARERS: usize = 4;
 
 struct Owned {
@@ -18,12 +18,12 @@ struct Owned {
 }
 
 impl Owned {
-    /// What it takes, with its value.
+    /// The size of the attribute with its value.
     fn size(&self) -> usize {
         (ENTRY + self.name.len()).next_multiple_of(4) + self.value.len().next_multiple_of(4)
     }
 
-    /// The hash over name and value, as `ext4_xattr_hash_entry` of Linux has it.
+    /// The hash of name and value, as in Linux's `ext4_xattr_hash_entry`.
     fn hash(&self) -> u32 {
         let named = self
             .name
@@ -37,8 +37,8 @@ impl Owned {
     }
 }
 
-/// Lays out attributes in `region`: entries from `at` on, values from the end, counted from `base`.
-/// Returns the hash over all.
+/// Stores attributes in `region`: entries from `at` on, values from the end, with offsets from
+/// `base`. Returns the hash of all.
 fn lay_out(region: &mut [u8], mut at: usize, base: usize, list: &[Owned]) -> u32 {
     let (mut end, mut all) = (region.len(), 0u32);
     for attribute in list {
@@ -61,12 +61,12 @@ fn lay_out(region: &mut [u8], mut at: usize, base: usize, list: &[Owned]) -> u32
 }
 
 impl<D: Device> Fs<D> {
-    /// Sets an attribute by its whole name, or removes it where `value` is `None`. ACLs are in the
-    /// form of the disk.
+    /// Sets an attribute by its full name, or removes it if `value` is `None`. ACLs are in the
+    /// disk's format.
     ///
     /// # Errors
-    /// [`Error::NotFound`] for one to remove that is not there; [`Error::NoSpace`] where the values
-    /// do not fit into a block; [`Error::Invalid`] for a name that cannot be stored.
+    /// [`Error::NotFound`] if the attribute to remove does not exist; [`Error::NoSpace`] if the
+    /// values do not fit in a block; [`Error::Invalid`] for a name that cannot be stored.
     pub fn set_attribute(&mut self, number: u32, name: &[u8], value: Option<&[u8]>) -> Result<()> {
         let (index, rest) = split_name(name)?;
         if value.is_some_and(|value| value.len() > self.geometry.block_size) {
@@ -114,7 +114,7 @@ impl<D: Device> Fs<D> {
         failed.map_or(Ok(list), Err)
     }
 
-    /// Stores all attributes of an inode, in it as many as fit. The caller stores the inode.
+    /// Stores all attributes of an inode, as many as fit inside it. The caller stores the inode.
     fn store_attributes(&mut self, inode: &mut Inode, list: Vec<Owned>) -> Result<()> {
         let region = inode.attribute_region();
         let (mut inside, mut outside) = (Vec::new(), Vec::new());
@@ -143,13 +143,13 @@ impl<D: Device> Fs<D> {
         self.store_attribute_block(inode, content)
     }
 
-    /// The content of a block of attributes.
+    /// Builds the content of an attribute block.
     fn lay_out_block(&self, mut list: Vec<Owned>) -> Result<Vec<u8>> {
         let size: usize = list.iter().map(Owned::size).sum();
         if BLOCK_HEADER + size + 4 > self.geometry.block_size {
             return Err(Error::NoSpace);
         }
-        // Linux looks for a name in this order.
+        // Linux searches names in this order.
         list.sort_unstable_by(|one, other| {
             (one.index, one.name.len(), &one.name).cmp(&(
                 other.index,
@@ -166,8 +166,8 @@ impl<D: Device> Fs<D> {
         Ok(raw)
     }
 
-    /// Stores a block of attributes: in the place of the one that the inode has for itself, so that
-    /// a full disk does not keep attributes from being removed, or in a new one.
+    /// Stores an attribute block in place of the one that the inode has for itself, so that
+    /// attributes can be removed even if the disk is full, or else in a new one.
     fn store_attribute_block(&mut self, inode: &mut Inode, mut raw: Vec<u8>) -> Result<()> {
         let old = inode.attribute_block();
         let own = old != 0 && u32_at(self.attribute_content(old)?, SHARERS) <= 1;
@@ -186,7 +186,7 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Frees the block of attributes of an inode, or leaves it to the others that share it.
+    /// Frees an inode's attribute block, or leaves it to the others that share it.
     pub(crate) fn drop_attribute_block(&mut self, inode: &mut Inode) -> Result<()> {
         let block = inode.attribute_block();
         if block == 0 {

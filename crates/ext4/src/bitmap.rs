@@ -1,4 +1,4 @@
-//! Block bitmaps: allocation and freeing of blocks (Documentation/filesystems/ext4/bitmaps.rst).
+//! Block bitmaps: allocates and frees blocks (Documentation/filesystems/ext4/bitmaps.rst).
 
 use crate::bytes::zeroes;
 use crate::crc::crc32c;
@@ -7,7 +7,7 @@ use crate::store::Kind;
 use crate::superblock;
 use crate::{Device, Error, Fs, Result};
 
-/// Whether a bit is set; beyond the bitmap all are.
+/// Whether a bit is set; bits beyond the bitmap are.
 pub(crate) fn is_set(bitmap: &[u8], bit: u32) -> bool {
     bitmap
         .get(bit as usize / 8)
@@ -22,7 +22,7 @@ pub(crate) fn set(bitmap: &mut [u8], bit: u32, value: bool) {
     }
 }
 
-/// The first bit from `from` on, before `end`, that is clear in both bitmaps.
+/// The first bit from `from` on, and before `end`, that is clear in both bitmaps.
 pub(crate) fn first_clear(one: &[u8], other: &[u8], mut from: u32, end: u32) -> Option<u32> {
     let word = |bitmap: &[u8], at: usize| {
         let bytes = bitmap.get(at..).and_then(|rest| rest.first_chunk());
@@ -48,7 +48,7 @@ pub(crate) fn first_clear(one: &[u8], other: &[u8], mut from: u32, end: u32) -> 
 }
 
 impl<D: Device> Fs<D> {
-    /// The block of a group's block bitmap, which is there and checked.
+    /// The block of a group's block bitmap, which is created if necessary, and checked.
     fn block_bitmap(&mut self, group: u32) -> Result<u64> {
         let descriptor = self.descriptor(group)?;
         let (block, geometry) = (descriptor.block_bitmap(), self.geometry);
@@ -107,7 +107,7 @@ impl<D: Device> Fs<D> {
         }
     }
 
-    /// Makes the checksums of a group's bitmaps, of those that the transaction changed.
+    /// Stores the checksums of a group's bitmaps, for those that the transaction has changed.
     pub(crate) fn seal_bitmaps(&mut self, group: u32) -> Result<()> {
         let (mut descriptor, geometry) = (self.descriptor(group)?, self.geometry);
         let (blocks, inodes) = (descriptor.block_bitmap(), descriptor.inode_bitmap());
@@ -123,7 +123,7 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Blocks at the beginning of a group for the superblock and group descriptors.
+    /// The number of blocks at the start of a group for the superblock and group descriptors.
     pub(crate) fn base_blocks(&self, group: u32) -> u32 {
         let geometry = &self.geometry;
         let own = u32::from(geometry.has_superblock(group));
@@ -143,7 +143,7 @@ impl<D: Device> Fs<D> {
         own + blocks + geometry.reserved_descriptors
     }
 
-    /// Allocates one to `count` successive blocks, near `goal` if possible.
+    /// Allocates one to `count` contiguous blocks, near `goal` if possible.
     pub(crate) fn allocate_blocks(&mut self, goal: u64, count: u32) -> Result<(u64, u32)> {
         let geometry = self.geometry;
         let free = self.read_superblock(|raw| superblock::free_blocks(raw, &geometry))?;
@@ -152,7 +152,7 @@ impl<D: Device> Fs<D> {
             spare => u64::from(count).min(spare) as u32,
         };
         let (first, from) = self.geometry.group_of(goal).unwrap_or((0, 0));
-        // The group of the goal is looked at twice: at last from its beginning.
+        // The group of the goal is searched twice, the second time from its beginning.
         for turn in 0..=self.geometry.groups {
             self.store.device.pause();
             let group = (first + turn) % self.geometry.groups;
@@ -190,7 +190,8 @@ impl<D: Device> Fs<D> {
         Ok(Some((first, length)))
     }
 
-    /// Sets or clears bits of a group's bitmap, all of which are otherwise, and counts them.
+    /// Sets or clears bits of a group's bitmap, all of which must have the other value, and updates
+    /// the counts.
     fn change_blocks(&mut self, group: u32, start: u32, count: u32, used: bool) -> Result<()> {
         let block = self.block_bitmap(group)?;
         self.unsealed.add_group(group)?;
@@ -220,7 +221,7 @@ impl<D: Device> Fs<D> {
         })?
     }
 
-    /// Frees blocks. They are given out again after the next commit.
+    /// Frees blocks. They can be allocated again after the next commit.
     pub(crate) fn free_blocks(&mut self, mut start: u64, mut count: u32) -> Result<()> {
         while count > 0 {
             let (group, bit) = self.geometry.group_of(start)?;
@@ -242,7 +243,7 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Allocates a block of metadata; it is zeroed.
+    /// Allocates a zeroed block for metadata.
     pub(crate) fn allocate_metadata(&mut self, goal: u64) -> Result<u64> {
         let (block, _) = self.allocate_blocks(goal, 1)?;
         self.store.create(block)?;

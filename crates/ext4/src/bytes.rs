@@ -1,5 +1,5 @@
-//! Numbers in blocks. An offset outside the block reads as zero and is not written, so that no
-//! image can cause a panic; callers validate the values.
+//! Accesses numbers in blocks. An offset outside the block reads as zero, and a write there is
+//! ignored, so that no image can cause a panic; callers validate the values.
 
 use alloc::vec::Vec;
 
@@ -38,7 +38,7 @@ pub fn be16_at(block: &[u8], at: usize) -> u16 {
     u16::from_be_bytes(array(block, at))
 }
 
-/// The number whose halves are at `low` and `high`.
+/// The number with its halves at `low` and `high`.
 pub fn split_at(block: &[u8], low: usize, high: usize) -> u64 {
     u64::from(u32_at(block, low)) | u64::from(u32_at(block, high)) << 32
 }
@@ -65,7 +65,7 @@ pub fn put_be32(block: &mut [u8], at: usize, value: u32) {
     put(block, at, &value.to_be_bytes());
 }
 
-/// `size` zeroes.
+/// A vector of `size` zeroes.
 pub fn zeroes(size: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(size)?;
@@ -81,7 +81,7 @@ pub fn copy(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(copy)
 }
 
-/// Appends one item.
+/// Appends an item.
 pub fn push<T>(list: &mut Vec<T>, item: T) -> Result<()> {
     list.try_reserve(1)?;
     list.push(item);

@@ -7,15 +7,15 @@ use crc::{CRC_16_ARC, CRC_32_ISCSI, Crc, Table};
 static CRC32C: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
 static CRC16: Crc<u16> = Crc::<u16>::new(&CRC_16_ARC);
 
-/// CRC-32C of `bytes` after what `crc` already covers; `!0` to begin.
+/// CRC-32C of `bytes`, continuing `crc`; `!0` to start.
 pub fn crc32c(crc: u32, bytes: &[u8]) -> u32 {
-    // The crate takes the register's bits in the order of the polynomial.
+    // The crate expects the register's bits in the order of the polynomial.
     let mut digest = CRC32C.digest_with_initial(crc.reverse_bits());
     digest.update(bytes);
     !digest.finalize()
 }
 
-/// CRC-16 of `bytes` after what `crc` already covers; `!0` to begin.
+/// CRC-16 of `bytes`, continuing `crc`; `!0` to start.
 pub fn crc16(crc: u16, bytes: &[u8]) -> u16 {
     let mut digest = CRC16.digest_with_initial(crc.reverse_bits());
     digest.update(bytes);

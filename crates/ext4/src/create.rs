@@ -1,4 +1,4 @@
-//! New inodes: files, directories, symbolic links, device nodes.
+//! Creates inodes: files, directories, symbolic links, device nodes.
 
 use crate::bytes::{put, put16, zeroes};
 use crate::crc::crc32c;
@@ -9,25 +9,25 @@ use crate::features::ReadOnly;
 use crate::inode::{BASE, DIRECTORY, EXTENTS, Inode, MAP_SIZE, REGULAR, SYMLINK, Stamp, TYPE};
 use crate::{Device, Error, Fs, Result};
 
-/// The most names of an inode.
+/// The maximum number of names of an inode.
 pub(crate) const MOST_LINKS: u16 = 65_000;
 
-/// What a new inode is.
+/// The attributes of a new inode.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct New<'a> {
     /// Type and permissions.
     pub mode: u16,
-    /// Owner.
+    /// The owner.
     pub uid: u32,
-    /// Group.
+    /// The group.
     pub gid: u32,
-    /// Numbers of a device node.
+    /// The numbers of a device node.
     pub device: (u32, u32),
-    /// Target of a symbolic link.
+    /// The target of a symbolic link.
     pub target: &'a [u8],
 }
 
-/// Whether a name can be that of a new entry.
+/// Checks whether a new entry may have this name.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > LONGEST_NAME {
         return Err(Error::TooLong);
@@ -40,7 +40,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
 }
 
 impl<D: Device> Fs<D> {
-    /// A directory that can get entries.
+    /// A directory to which entries may be added.
     pub(crate) fn parent(&mut self, number: u32) -> Result<Inode> {
         let directory = self.inode(number)?;
         if !directory.is_directory() {
@@ -53,11 +53,11 @@ impl<D: Device> Fs<D> {
         Ok(directory)
     }
 
-    /// Creates an inode with a name in the directory `parent`: whatever type `new` says.
+    /// Creates an inode of the type in `new`, with a name in the directory `parent`.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::NoSpace`], [`Error::TooLong`], [`Error::TooManyLinks`],
-    /// [`Error::Invalid`] for a type that is none.
+    /// [`Error::Invalid`] for an invalid type.
     pub fn create(&mut self, parent: u32, name: &[u8], new: New<'_>) -> Result<Inode> {
         check_name(name)?;
         self.transact(|this| {
@@ -82,7 +82,7 @@ impl<D: Device> Fs<D> {
     /// [`Fs::link`] gives it a name or [`Fs::evict`] frees it.
     ///
     /// # Errors
-    /// Those of [`Fs::create`]; [`Error::IsDirectory`] for one.
+    /// Those of [`Fs::create`]; [`Error::IsDirectory`] for a directory.
     pub fn create_unnamed(&mut self, parent: u32, new: New<'_>) -> Result<Inode> {
         if new.mode & TYPE == DIRECTORY {
             return Err(Error::IsDirectory);
@@ -97,7 +97,7 @@ impl<D: Device> Fs<D> {
         })
     }
 
-    /// Counts one more name of an inode. A directory that has too many has 1 from then on.
+    /// Counts one more name of an inode. The count of a directory with too many is 1 from then on.
     pub(crate) fn add_link(&mut self, inode: &mut Inode) -> Result<()> {
         let read_only = self.geometry.features.read_only;
         let links = match inode.links() {

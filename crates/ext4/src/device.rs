@@ -1,4 +1,4 @@
-//! The interface of a block device that a file system needs.
+//! The interface to the block device of a file system.
 
 use crate::Result;
 
@@ -16,10 +16,10 @@ pub trait Device {
     /// Writes `from` at byte `at`, both multiples of 1024.
     ///
     /// # Errors
-    /// [`crate::Error::Io`]; [`crate::Error::NoMemory`]: of one block nothing is written.
+    /// [`crate::Error::Io`]; [`crate::Error::NoMemory`]: if it is one block, nothing was written.
     fn write(&mut self, at: u64, from: &[u8]) -> Result<()>;
 
-    /// Writes several parts, each at its byte: in any order, and side by side where it can.
+    /// Writes several parts, each at its byte address, in any order, and concurrently if possible.
     ///
     /// # Errors
     /// Those of [`Device::write`].
@@ -29,12 +29,12 @@ pub trait Device {
             .try_for_each(|(at, from)| self.write(*at, from))
     }
 
-    /// Called between operations of a long work, so that others get their turn.
+    /// Called between the steps of long operations, so that others can run.
     fn pause(&mut self) {}
 
-    /// Returns when all that was written before is on the medium.
+    /// Returns when everything written before is on the medium.
     ///
     /// # Errors
-    /// [`crate::Error::Io`]; no lack of memory.
+    /// [`crate::Error::Io`]; it must not fail for lack of memory.
     fn flush(&mut self) -> Result<()>;
 }

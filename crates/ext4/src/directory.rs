@@ -1,4 +1,4 @@
-//! Reading directories: look-up of a name, and their entries in order.
+//! Reads directories: looks up names, and lists entries in order.
 
 use alloc::vec::Vec;
 
@@ -8,31 +8,31 @@ use crate::inode::{INDEX, INLINE_DATA, Inode};
 use crate::store::Kind;
 use crate::{Device, Error, Fs, Result};
 
-/// Where an entry was found.
+/// The place of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
-    /// The block of the directory, counted from its beginning.
+    /// The block's index in the directory.
     pub block: u32,
-    /// Its place there.
+    /// The offset in the block.
     pub at: usize,
     pub inode: u32,
 }
 
-/// An entry that [`Fs::read_directory`] tells.
+/// An entry that [`Fs::read_directory`] passes on.
 #[derive(Clone, Copy, Debug)]
 pub struct DirectoryEntry<'a> {
     /// Its inode.
     pub inode: u32,
-    /// `DT_*` of getdents64(2); 0 is unknown.
+    /// `DT_*` of getdents64(2); 0 if unknown.
     pub kind: u8,
     /// Its name.
     pub name: &'a [u8],
-    /// Where to go on after it.
+    /// The position after it.
     pub next: u64,
 }
 
 impl<D: Device> Fs<D> {
-    /// Whether a directory has an index that may be used.
+    /// Whether a directory has an index that can be used.
     pub(crate) fn is_indexed(&self, directory: &Inode) -> bool {
         directory.has(INDEX)
             && self
@@ -42,7 +42,7 @@ impl<D: Device> Fs<D> {
                 .contains(Compatible::DIR_INDEX)
     }
 
-    /// Blocks of a directory.
+    /// The number of blocks in a directory.
     pub(crate) fn directory_blocks(&self, directory: &Inode) -> Result<u32> {
         let blocks = directory.size() / self.geometry.block_size as u64;
         if !directory
@@ -55,7 +55,7 @@ impl<D: Device> Fs<D> {
         u32::try_from(blocks).map_err(|_| Error::Corrupt("size of a directory"))
     }
 
-    /// The disk block of a block of a directory, checked.
+    /// The disk block of a block of a directory, after a check.
     pub(crate) fn directory_block(&mut self, directory: &Inode, block: u32) -> Result<u64> {
         let physical = self.must_map(directory, block)?;
         let kind = self.directory_kind(directory, block);
@@ -67,7 +67,7 @@ impl<D: Device> Fs<D> {
         Ok(physical)
     }
 
-    /// What a block of a directory is.
+    /// The kind of a block of a directory.
     pub(crate) fn directory_kind(&self, directory: &Inode, block: u32) -> Kind {
         Kind::Directory {
             inode: directory.number,
@@ -76,7 +76,7 @@ impl<D: Device> Fs<D> {
         }
     }
 
-    /// The inode of a name.
+    /// The inode number of a name.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::TooLong`].
@@ -103,7 +103,7 @@ impl<D: Device> Fs<D> {
         Ok(self.find(directory, name)?.ok_or(Error::NotFound)?.inode)
     }
 
-    /// Where a name is, in a directory that has blocks.
+    /// The place of a name in a directory with blocks.
     pub(crate) fn find(&mut self, directory: &Inode, name: &[u8]) -> Result<Option<Found>> {
         if self.is_indexed(directory) && name != b"." && name != b".." {
             return self.find_by_index(directory, name);
@@ -120,7 +120,7 @@ impl<D: Device> Fs<D> {
         Ok(None)
     }
 
-    /// Where a name is in one block of a directory.
+    /// The place of a name in one block of a directory.
     pub(crate) fn find_in(
         &mut self,
         directory: &Inode,
@@ -142,7 +142,7 @@ impl<D: Device> Fs<D> {
         Ok(found)
     }
 
-    /// The inode of a name, of which it has at least one.
+    /// The inode of a name; it must have at least one name.
     ///
     /// # Errors
     /// Those of [`Fs::lookup`] and [`Fs::inode`].
@@ -151,9 +151,9 @@ impl<D: Device> Fs<D> {
         self.named_inode(number)
     }
 
-    /// Tells the entries from `from` on, which is 0 or the `next` of an entry, until `visit` says
-    /// `false`. Entries that are neither added nor removed meanwhile are told once to a reader that
-    /// goes on, whatever happens to the others.
+    /// Passes the entries from `from` on, which is 0 or the `next` of an entry, to `visit` until it
+    /// returns false. A reader that continues gets each entry that exists throughout exactly once,
+    /// whatever happens to the others.
     ///
     /// # Errors
     /// [`Error::NotDirectory`], [`Error::Corrupt`], [`Error::Io`].
@@ -172,7 +172,7 @@ impl<D: Device> Fs<D> {
         if let Some(hasher) = self.order_of(directory)? {
             return self.read_in_order(directory, &hasher, from, visit);
         }
-        // Entries of a directory without an index stay where they are.
+        // Entries of a directory without an index never move.
         let size = self.geometry.block_size as u64;
         let inodes = self.geometry.inodes;
         for block in
@@ -221,7 +221,7 @@ impl<D: Device> Fs<D> {
                 return Ok(());
             }
         }
-        // Entries do not go across the end of the inode's map.
+        // Entries do not cross the end of the inode's map.
         let (first, second) = content.split_at(content.len().min(crate::inode::MAP_SIZE));
         for (region, at, start) in [(first, 4, 0), (second, 0, first.len() as u64)] {
             for entry in dirent::entries(region, at) {
@@ -241,7 +241,7 @@ impl<D: Device> Fs<D> {
     /// The target of a symbolic link.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the inode is none; [`Error::Corrupt`], [`Error::Io`].
+    /// [`Error::Invalid`] if the inode is not one; [`Error::Corrupt`], [`Error::Io`].
     pub fn read_link(&mut self, link: &Inode) -> Result<Vec<u8>> {
         if link.mode() & crate::inode::TYPE != crate::inode::SYMLINK {
             return Err(Error::Invalid);
@@ -258,7 +258,7 @@ impl<D: Device> Fs<D> {
             let content = self.read_inline(link)?;
             return crate::bytes::copy(content.get(..size).unwrap_or(&content));
         }
-        // A short target is where else the map would be.
+        // A short target is stored in place of the map.
         if size < crate::inode::MAP_SIZE && !link.has(crate::inode::EXTENTS) {
             return crate::bytes::copy(&link.map()[..size]);
         }

@@ -13,12 +13,13 @@ use crate::hash::Hasher;
 use crate::inode::Inode;
 use crate::{Device, Error, Fs, Result};
 
-/// So many entries are sorted at once. More have the same hash only where somebody wants it.
+/// The number of entries that are sorted at once. More have the same hash only if somebody has
+/// chosen the names for that.
 const BATCH: usize = 4096;
-/// `.` and `..` are at 0 and 1.
+/// `.` and `..` are at positions 0 and 1.
 const FIRST: u64 = 2;
 
-/// Where an entry is, and where in the order.
+/// The place and the position of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     position: u64,
@@ -26,7 +27,7 @@ struct Place {
     at: usize,
 }
 
-/// Entries at or after `from`, the lowest of them.
+/// The lowest entries at or after `from`.
 struct Batch {
     from: u64,
     places: Vec<Place>,
@@ -49,8 +50,8 @@ impl Batch {
 }
 
 impl<D: Device> Fs<D> {
-    /// The hash by which a directory is read, if it is: one that has an index, or will get one when
-    /// its first block is full.
+    /// The hasher for reading a directory in hash order: for a directory that has an index, or will
+    /// get one when its first block is full.
     pub(crate) fn order_of(&mut self, directory: &Inode) -> Result<Option<Hasher>> {
         if self.is_indexed(directory) {
             return Ok(Some(self.index_root(directory)?.0));
@@ -62,7 +63,7 @@ impl<D: Device> Fs<D> {
         Ok(hasher.filter(|_| will && self.directory_blocks(directory) == Ok(1)))
     }
 
-    /// Tells the entries from position `from` on in the order of `hasher`.
+    /// Passes on the entries from position `from` on in the order of `hasher`.
     pub(crate) fn read_in_order(
         &mut self,
         directory: &Inode,
@@ -92,8 +93,8 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Tells the entries of leaf after leaf, from the one that has `from` on. Returns where to
-    /// begin again if there were too many of one hash to sort them.
+    /// Passes on the entries of one leaf after another, from the one that contains `from` on.
+    /// Returns the position to start again from if too many entries had the same hash to be sorted.
     fn read_leaves(
         &mut self,
         directory: &Inode,
@@ -110,7 +111,7 @@ impl<D: Device> Fs<D> {
             let block = self.directory_block(directory, leaf)?;
             self.gather(block, hasher, &mut batch)?;
             let next = self.next_leaf_of_index(directory, &mut path)?;
-            // The leaf's last hash goes on in the next one, whose names may come first.
+            // The leaf's last hash continues in the next leaf, whose names may come first.
             if next.is_some_and(|hash| hash & 1 == 1) {
                 continue;
             }
@@ -137,7 +138,7 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Tells the entries of a batch, which is empty then. Returns whether `visit` wants more.
+    /// Passes on the entries of a batch, and empties it. Returns whether `visit` wants more.
     fn tell(
         &mut self,
         batch: &mut Batch,

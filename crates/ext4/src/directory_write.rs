@@ -1,4 +1,4 @@
-//! Changing directories: adding, replacing and removing entries.
+//! Changes directories: adds, replaces and removes entries.
 
 use crate::directory::Found;
 use crate::dirent::{self, Entry, entries, needed, set_entry, set_length, usable};
@@ -8,7 +8,7 @@ use crate::inode::Inode;
 use crate::seal::Seal;
 use crate::{Device, Error, Fs, Result};
 
-/// Where an entry with a name of so many bytes finds room: behind an entry, or in its place.
+/// The place for an entry of this size: after an entry, or in its place.
 fn place_for(block: &[u8], usable: usize, needs: usize) -> Option<(Entry<'_>, usize)> {
     entries(block, 0)
         .take_while(|entry| entry.at < usable)
@@ -36,7 +36,7 @@ impl<D: Device> Fs<D> {
         self.store.change_as(physical, kind, seal)
     }
 
-    /// Adds an entry whose name is not there. The caller stores the directory.
+    /// Adds an entry with a new name. The caller stores the directory.
     pub(crate) fn add_entry(
         &mut self,
         directory: &mut Inode,
@@ -69,7 +69,7 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Adds an entry to one block, if it has room.
+    /// Adds an entry to a block, if there is room.
     pub(crate) fn add_in(
         &mut self,
         directory: &Inode,
@@ -93,7 +93,7 @@ impl<D: Device> Fs<D> {
         Ok(true)
     }
 
-    /// Appends a block without entries. Returns it and where it is.
+    /// Appends a block without entries. Returns its index, and its disk block.
     pub(crate) fn append_block(&mut self, directory: &mut Inode) -> Result<(u32, u64)> {
         self.check_mapped(directory)?;
         let block = self.directory_blocks(directory)?;
@@ -117,7 +117,7 @@ impl<D: Device> Fs<D> {
         Ok((block, physical))
     }
 
-    /// Lets an entry lead to another inode.
+    /// Makes an entry refer to another inode.
     pub(crate) fn replace_entry(
         &mut self,
         directory: &Inode,
@@ -135,7 +135,7 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Removes an entry: the one before it takes its place.
+    /// Removes an entry: the one before it takes over its space.
     pub(crate) fn remove_entry_at(&mut self, directory: &Inode, found: &Found) -> Result<()> {
         let physical = self.directory_block(directory, found.block)?;
         let content = self.change_entries(directory, found.block, physical)?;
@@ -151,7 +151,7 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Whether a directory has no entries but `.` and `..`.
+    /// Whether a directory has no entries except `.` and `..`.
     pub(crate) fn is_empty(&mut self, directory: &Inode) -> Result<bool> {
         let mut empty = true;
         self.read_directory(directory, 0, |entry| {

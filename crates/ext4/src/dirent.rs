@@ -6,41 +6,41 @@ use crate::crc::crc32c;
 use crate::superblock::Geometry;
 use crate::{Error, Result};
 
-/// Bytes of an entry before its name.
+/// The size of an entry before its name in bytes.
 pub const HEADER: usize = 8;
-/// Bytes of the false entry that holds a block's checksum.
+/// The size in bytes of the fake entry with a block's checksum.
 pub const TAIL: usize = 12;
 const TAIL_TYPE: u8 = 0xde;
-/// Where the information of an index's root begins: behind `.` and `..`.
+/// The offset of the index information in the root, after `.` and `..`.
 pub const ROOT_INFORMATION: usize = 24;
-/// Where the entries of an index begin: in the root, and in other nodes.
+/// The offset of index entries in the root.
 pub const ROOT_ENTRIES: usize = 32;
-/// Where they begin in other nodes.
+/// The offset of index entries in other nodes.
 pub const NODE_ENTRIES: usize = 8;
-/// The longest name.
+/// The maximum length of a name.
 pub const LONGEST_NAME: usize = 255;
 
-/// An entry, in use or not.
+/// An entry, whether in use or not.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    /// Where it is in its block.
+    /// Its offset in the block.
     pub at: usize,
-    /// What it takes there.
+    /// Its length in the block.
     pub length: usize,
-    /// Its inode, or 0.
+    /// Its inode, or 0 if it is not in use.
     pub inode: u32,
-    /// Type of the file, as `DT_*` of a program's `struct dirent` are not: see [`dirent_type`].
+    /// The file type, which is not a `DT_*` of `struct dirent`: see [`dirent_type`].
     pub kind: u8,
     /// Its name.
     pub name: &'a [u8],
 }
 
-/// What an entry with a name of so many bytes takes at least.
+/// The minimum length of an entry with a name of this length.
 pub fn needed(name: usize) -> usize {
     (HEADER + name).next_multiple_of(4)
 }
 
-/// The type in a directory entry of a mode.
+/// The type in a directory entry for a mode.
 pub fn type_of(mode: u16) -> u8 {
     match mode >> 12 {
         0o10 => 1,
@@ -73,7 +73,7 @@ fn encode_length(length: usize) -> u16 {
     length.min(0xffff) as u16
 }
 
-/// The entry at `at`, if there is one that makes sense.
+/// The entry at `at`, if it is valid.
 pub fn entry(block: &[u8], at: usize) -> Option<Entry<'_>> {
     if at + HEADER > block.len() {
         return None;
@@ -93,7 +93,7 @@ pub fn entry(block: &[u8], at: usize) -> Option<Entry<'_>> {
     })
 }
 
-/// The entries from `at` on, up to the first that makes no sense.
+/// The entries from `at` on, up to the first invalid one.
 pub fn entries(block: &[u8], mut at: usize) -> impl Iterator<Item = Entry<'_>> {
     core::iter::from_fn(move || {
         let next = entry(block, at)?;
@@ -110,17 +110,17 @@ pub fn set_entry(block: &mut [u8], at: usize, length: usize, inode: u32, kind: u
     put(block, at + HEADER, name);
 }
 
-/// Changes what an entry takes.
+/// Changes the length of an entry.
 pub fn set_length(block: &mut [u8], at: usize, length: usize) {
     put16(block, at + 4, encode_length(length));
 }
 
-/// Whether the block is a node of an index, not its root: a false entry that takes all of it.
+/// Whether the block is an index node other than the root: a fake entry takes all of it.
 fn is_node(block: &[u8]) -> bool {
     u32_at(block, 0) == 0 && decode_length(u16_at(block, 4), block.len()) == block.len()
 }
 
-/// Where the entries of an index's node begin, if the block is one.
+/// The offset of the entries in an index node, if the block is one.
 pub fn index_entries(block: &[u8], first: bool, indexed: bool) -> Option<usize> {
     if indexed && first {
         Some(ROOT_ENTRIES)
@@ -131,12 +131,12 @@ pub fn index_entries(block: &[u8], first: bool, indexed: bool) -> Option<usize> 
     }
 }
 
-/// Entries that an index's node has room for.
+/// The number of entries for which an index node has room.
 pub fn index_room(block_size: usize, from: usize, checksums: bool) -> usize {
     (block_size - from) / 8 - usize::from(checksums)
 }
 
-/// Bytes of a block that entries can take.
+/// The number of bytes in a block for entries.
 pub fn usable(geometry: &Geometry) -> usize {
     geometry.block_size - if geometry.checksums() { TAIL } else { 0 }
 }
@@ -145,7 +145,7 @@ fn leaf_sum(block: &[u8], seed: u32) -> u32 {
     crc32c(seed, &block[..block.len() - TAIL])
 }
 
-/// The checksum of an index's node; its limit was checked.
+/// The checksum of an index node, whose limit was checked.
 fn index_sum(block: &[u8], from: usize, seed: u32) -> (usize, u32) {
     let limit = usize::from(u16_at(block, from));
     let count = usize::from(u16_at(block, from + 2));
@@ -156,7 +156,8 @@ fn index_sum(block: &[u8], from: usize, seed: u32) -> (usize, u32) {
     (tail + 4, sum)
 }
 
-/// Checks a block of a directory. `first` is its first block, `indexed` says that it has an index.
+/// Checks a block of a directory. `first`: it is the first block; `indexed`: the directory has an
+/// index.
 ///
 /// # Errors
 /// [`Error::Corrupt`].
@@ -171,7 +172,7 @@ pub fn check(
     let mut end = 0;
     for entry in entries(block, 0) {
         end = entry.at + entry.length;
-        // The false entry that holds an index does so.
+        // The fake entry that contains an index crosses it.
         let crosses_tail = index.is_none() && (entry.at + 1..end).contains(&usable(geometry));
         if entry.inode > geometry.inodes
             || (entry.inode != 0 && (entry.name.is_empty() || entry.name.contains(&b'/')))
@@ -213,7 +214,7 @@ pub fn seal(block: &mut [u8], seed: u32) {
     put32(block, at + 8, sum);
 }
 
-/// Stores the checksum of an index's node whose entries begin at `from`.
+/// Stores the checksum of an index node whose entries begin at `from`.
 pub fn seal_index(block: &mut [u8], seed: u32, from: usize) {
     let (at, sum) = index_sum(block, from, seed);
     put32(block, at, sum);

@@ -2,16 +2,16 @@
 
 use alloc::collections::TryReserveError;
 
-/// Why an operation was not done. Nothing of it has been changed then.
+/// Why an operation failed. It has changed nothing then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The device failed to read or write.
     Io,
-    /// The image contradicts the format or itself; the text says where.
+    /// The image violates the format or contradicts itself; the text names the place.
     Corrupt(&'static str),
-    /// The image uses a feature that this crate does not have.
+    /// The image uses a feature that this crate does not support.
     Unsupported(&'static str),
-    /// There is no memory.
+    /// There is not enough memory.
     NoMemory,
     /// There is no free block or inode.
     NoSpace,
@@ -25,17 +25,17 @@ pub enum Error {
     IsDirectory,
     /// The directory has entries.
     NotEmpty,
-    /// The name is longer than 255 bytes, or a value than fits.
+    /// The name is longer than 255 bytes, or a value is too long.
     TooLong,
-    /// The inode has as many names as it can have.
+    /// The inode has the maximum number of names.
     TooManyLinks,
-    /// The file would be larger than its map can say.
+    /// The file would be larger than its map can express.
     TooLarge,
     /// The file system is mounted read-only.
     ReadOnly,
-    /// An argument makes no sense.
+    /// An argument is invalid.
     Invalid,
-    /// One operation changes more blocks than the journal can take at once.
+    /// The operation changes more blocks than the journal can hold at once.
     JournalFull,
 }
 
@@ -51,5 +51,5 @@ impl From<hashbrown::TryReserveError> for Error {
     }
 }
 
-/// What operations of this crate return.
+/// The result of operations.
 pub type Result<T> = core::result::Result<T, Error>;

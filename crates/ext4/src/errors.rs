@@ -4,19 +4,19 @@
 use crate::superblock;
 use crate::{Device, Error, Fs, Result};
 
-/// What follows from damage.
+/// The reaction to damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Errors {
     /// Only the operation that found it fails.
     Continue,
     /// Nothing is written any more.
     ReadOnly,
-    /// The same, and the caller stops the machine.
+    /// As `ReadOnly`, and the caller stops the machine.
     Panic,
 }
 
 impl Errors {
-    /// What the superblock says.
+    /// The value in the superblock.
     pub(crate) fn from_superblock(value: u16) -> Self {
         match value {
             2 => Errors::ReadOnly,
@@ -27,12 +27,12 @@ impl Errors {
 }
 
 impl<D: Device> Fs<D> {
-    /// What follows from damage.
+    /// The reaction to damage.
     pub fn errors(&self) -> Errors {
         self.errors
     }
 
-    /// Lets a mount's `errors=` go before the superblock's.
+    /// Sets the mount's `errors=`, which takes precedence over the superblock's.
     pub fn set_errors(&mut self, errors: Errors) {
         self.errors = errors;
     }
@@ -42,8 +42,8 @@ impl<D: Device> Fs<D> {
         self.aborted
     }
 
-    /// Does what follows from `error`, if it says that the image is damaged. Operations that change
-    /// something do this themselves; the caller does it for those that only read.
+    /// Reacts to `error`, if it reports a damaged image. Operations that change something do this
+    /// themselves; the caller does it for those that only read.
     pub fn report(&mut self, error: Error) {
         if !matches!(error, Error::Corrupt(_)) || self.journal.is_none() || self.aborted {
             return;
@@ -55,12 +55,12 @@ impl<D: Device> Fs<D> {
         let seconds = self.now.seconds as u32;
         match self.change_superblock(|raw| superblock::count_error(raw, seconds)) {
             Ok(()) => self.store.keep(),
-            // The next one is counted.
+            // The next error is counted.
             Err(_) => self.store.undo(),
         }
     }
 
-    /// Nothing is written from now on but that to the journal, where the next mount finds it: the
+    /// From now on only the journal is written, where the next mount finds the error: the
     /// superblock may be part of a transaction.
     pub(crate) fn abort(&mut self) {
         if self.aborted {
@@ -68,13 +68,13 @@ impl<D: Device> Fs<D> {
         }
         self.aborted = true;
         if let Some(mut journal) = self.journal.take() {
-            // Where the device fails, there is nothing more to do.
+            // If the device fails, nothing more can be done.
             let _ = self.write_journal_error(&mut journal);
             self.journal = Some(journal);
         }
     }
 
-    /// Takes over an error that the journal has, before that is prepared for writing.
+    /// Takes over an error from the journal, before the journal is prepared for writing.
     pub(crate) fn take_journal_error(&mut self, failed: bool) -> Result<()> {
         if failed {
             let seconds = self.now.seconds as u32;

@@ -1,4 +1,4 @@
-//! Reading extent trees (Documentation/filesystems/ext4/ifork.rst).
+//! Reads extent trees (Documentation/filesystems/ext4/ifork.rst).
 
 use alloc::vec::Vec;
 
@@ -11,32 +11,32 @@ use crate::zones::Zones;
 use crate::{Device, Error, Fs, Result};
 
 pub(crate) const MAGIC: u16 = 0xf30a;
-/// No tree has more levels below its root.
+/// The maximum number of levels below the root of a tree.
 pub(crate) const MOST_DEPTH: u16 = 5;
-/// Bytes of a header and of an entry.
+/// The size of a header and of an entry in bytes.
 pub(crate) const ENTRY: usize = 12;
-/// An extent is longer by this where it is not written yet.
+/// Added to the length of an extent that is not written yet.
 const UNWRITTEN: u16 = 0x8000;
-/// The most blocks of an extent that is written.
+/// The maximum number of blocks in a written extent.
 pub(crate) const LONGEST: u32 = 0x8000;
-/// The most blocks of an extent that is not written yet.
+/// The maximum number of blocks in an extent that is not written yet.
 pub(crate) const LONGEST_UNWRITTEN: u32 = 0x7fff;
 
-/// Successive blocks of a file that are successive on disk.
+/// Consecutive blocks of a file that are consecutive on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// The first block in the file.
     pub logical: u32,
-    /// How many.
+    /// The number of blocks.
     pub length: u32,
     /// The first block on disk.
     pub physical: u64,
-    /// Whether the blocks have content; if not they read as zeroes.
+    /// Whether the blocks have content; if not, they read as zeroes.
     pub written: bool,
 }
 
 impl Extent {
-    /// The first block behind it.
+    /// The first block after it.
     pub fn end(&self) -> u32 {
         self.logical + self.length
     }
@@ -49,34 +49,34 @@ pub(crate) enum Node {
     Block(u64),
 }
 
-/// A node on the way from the root, and which of its entries was taken.
+/// A node on the path from the root, and the entry that was followed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub node: Node,
     pub entry: usize,
 }
 
-/// Entries of a node.
+/// The number of entries in a node.
 pub(crate) fn entries(node: &[u8]) -> usize {
     usize::from(u16_at(node, 2))
 }
 
-/// Entries that a node has room for.
+/// The number of entries for which a node has room.
 pub(crate) fn room(node: &[u8]) -> usize {
     usize::from(u16_at(node, 4))
 }
 
-/// Levels below a node.
+/// The number of levels below a node.
 pub(crate) fn depth(node: &[u8]) -> u16 {
     u16_at(node, 6)
 }
 
-/// The first block in the file of an entry.
+/// The first file block of an entry.
 pub(crate) fn key(node: &[u8], entry: usize) -> u32 {
     u32_at(node, ENTRY + entry * ENTRY)
 }
 
-/// The block that an entry of an inner node leads to.
+/// The block that an entry of an inner node refers to.
 pub(crate) fn child(node: &[u8], entry: usize) -> u64 {
     let at = ENTRY + entry * ENTRY;
     u64::from(u32_at(node, at + 4)) | u64::from(u16_at(node, at + 8)) << 32
@@ -105,7 +105,7 @@ pub(crate) fn set_extent(node: &mut [u8], entry: usize, extent: &Extent) {
     put32(node, at + 8, extent.physical as u32);
 }
 
-/// The last entry whose key is at most `block`, or the first.
+/// The last entry whose key is at most `block`, or the first entry.
 fn entry_for(node: &[u8], block: u32) -> usize {
     let (mut low, mut high) = (0, entries(node));
     while low < high {
@@ -119,7 +119,7 @@ fn entry_for(node: &[u8], block: u32) -> usize {
     low.saturating_sub(1)
 }
 
-/// Whether a node makes sense by itself.
+/// Checks whether a node is consistent by itself.
 fn check(node: &[u8], geometry: &Geometry, zones: &Zones) -> Result<()> {
     let bad = Err(Error::Corrupt("extent tree"));
     let count = entries(node);
@@ -143,7 +143,7 @@ fn check(node: &[u8], geometry: &Geometry, zones: &Zones) -> Result<()> {
         };
         if length == 0
             || start < end
-            // The end of an extent is a number of 32 bits, too.
+            // The end of an extent must also fit in 32 bits.
             || start + length > u64::from(u32::MAX)
             || first <= geometry.first_block
             || first + length > geometry.blocks
@@ -156,12 +156,12 @@ fn check(node: &[u8], geometry: &Geometry, zones: &Zones) -> Result<()> {
     Ok(())
 }
 
-/// Where the checksum of a node is.
+/// The offset of a node's checksum.
 pub(crate) fn checksum_place(node: &[u8]) -> usize {
     ENTRY + room(node) * ENTRY
 }
 
-/// Whether a node in a block makes sense, with its checksum.
+/// Checks whether a node in a block is consistent, including its checksum.
 fn check_block(node: &[u8], geometry: &Geometry, zones: &Zones, seed: u32) -> Result<()> {
     check(node, geometry, zones)?;
     if geometry.checksums() && !is_sealed_node(node, seed) {
@@ -188,7 +188,7 @@ impl<D: Device> Fs<D> {
         }
     }
 
-    /// The way from the root to the leaf that has, or would have, a block of the file.
+    /// The path from the root to the leaf that contains, or would contain, a block of the file.
     pub(crate) fn extent_path(&mut self, inode: &Inode, block: u32) -> Result<Vec<Step>> {
         let mut path = Vec::new();
         let mut at = Node::Root;
@@ -197,8 +197,8 @@ impl<D: Device> Fs<D> {
             let node = self.extent_node(inode, at)?;
             let (depth, entry) = (depth(node), entry_for(node, block));
             let (next, first) = (child(node, entry), key(node, entry));
-            // Each node is one level lower than the one before it, so this ends. That it begins
-            // where the entry above it says keeps entries from sharing a node.
+            // Each node is one level below the previous one, so this ends. Each must begin where
+            // the entry above it says, which keeps entries from sharing a node.
             if let Some((level, start)) = expected
                 && (level != depth || (entries(node) > 0 && key(node, 0) != start))
             {
@@ -213,7 +213,7 @@ impl<D: Device> Fs<D> {
         }
     }
 
-    /// The extent that has a block of the file, or else the first that begins after it.
+    /// The extent that contains a block of the file, or else the first one that begins after it.
     pub(crate) fn find_extent(&mut self, inode: &Inode, block: u32) -> Result<Option<Extent>> {
         let path = self.extent_path(inode, block)?;
         let Some(leaf) = path.last() else {
@@ -229,7 +229,7 @@ impl<D: Device> Fs<D> {
         self.next_leaf(inode, &path, block)
     }
 
-    /// The first extent of the leaf that follows the one at the end of `path`.
+    /// The first extent of the leaf after the one at the end of `path`.
     fn next_leaf(&mut self, inode: &Inode, path: &[Step], block: u32) -> Result<Option<Extent>> {
         for step in path.iter().rev().skip(1) {
             let node = self.extent_node(inode, step.node)?;

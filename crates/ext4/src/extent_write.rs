@@ -1,4 +1,4 @@
-//! Changing extent trees.
+//! Changes extent trees.
 
 use crate::bytes::{put16, put32};
 use crate::extent::{
@@ -10,7 +10,7 @@ use crate::seal::Seal;
 use crate::store::Kind;
 use crate::{Device, Error, Fs, Result};
 
-/// Makes `node` an empty one that is so many levels above the leaves.
+/// Makes `node` an empty node, `levels` levels above the leaves.
 pub(crate) fn clear(node: &mut [u8], levels: u16) {
     node[..ENTRY].fill(0);
     put16(node, 0, MAGIC);
@@ -30,8 +30,8 @@ fn set_index(node: &mut [u8], entry: usize, key: u32, child: u64) {
     put16(node, at + 10, 0);
 }
 
-/// Makes room for an entry. A node that has none was changed by another use of its block, which
-/// only a damaged image has: it is left for the next check to find.
+/// Makes room for an entry. If a node has none, another use of its block has changed it, which
+/// happens only in a damaged image: it is left as it is, and the next check finds it.
 fn open(node: &mut [u8], entry: usize) {
     let count = entries(node);
     let (at, end) = (ENTRY + entry * ENTRY, ENTRY + count * ENTRY);
@@ -41,7 +41,7 @@ fn open(node: &mut [u8], entry: usize) {
     }
 }
 
-/// Removes an entry, if it is there; see [`open`].
+/// Removes an entry, if it exists; see [`open`].
 fn close(node: &mut [u8], entry: usize) {
     let count = entries(node);
     let (at, end) = (ENTRY + entry * ENTRY, ENTRY + count * ENTRY);
@@ -51,7 +51,7 @@ fn close(node: &mut [u8], entry: usize) {
     }
 }
 
-/// Both as one, if that can be.
+/// Merges two extents, if that is possible.
 fn join(one: &Extent, other: &Extent) -> Option<Extent> {
     let most = if one.written {
         LONGEST
@@ -69,7 +69,7 @@ fn join(one: &Extent, other: &Extent) -> Option<Extent> {
 }
 
 impl<D: Device> Fs<D> {
-    /// Changes a node and seals it. The root is stored with its inode, by the caller.
+    /// Changes a node and updates its checksum. The root is stored with its inode, by the caller.
     fn change_node(
         &mut self,
         inode: &mut Inode,
@@ -88,7 +88,7 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// An entry above a node begins where the node's first entry does.
+    /// Updates the entries above a node, which must begin where the node's first entry does.
     fn correct_keys(&mut self, inode: &mut Inode, path: &[Step]) -> Result<()> {
         for pair in path.windows(2).rev() {
             let [above, below] = pair else { break };
@@ -106,9 +106,9 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Adds an extent, none of whose blocks is mapped. The caller stores the inode.
+    /// Adds an extent, whose blocks must all be unmapped. The caller stores the inode.
     pub(crate) fn insert_extent(&mut self, inode: &mut Inode, new: Extent) -> Result<()> {
-        // Each turn makes room on one more level.
+        // Each iteration makes room on one more level.
         for _ in 0..=usize::from(MOST_DEPTH) * 2 + 2 {
             let path = self.extent_path(inode, new.logical)?;
             let leaf = *path.last().ok_or(Error::Corrupt("extent tree"))?;
@@ -149,7 +149,7 @@ impl<D: Device> Fs<D> {
         Err(Error::Corrupt("extent tree"))
     }
 
-    /// Splits the uppermost full node at the end of the way, or puts a level below the root.
+    /// Splits the uppermost full node at the end of the path, or adds a level below the root.
     fn make_room(&mut self, inode: &mut Inode, path: &[Step]) -> Result<()> {
         let goal = self.inode_goal(inode.number)?;
         for level in (0..path.len() - 1).rev() {
@@ -178,8 +178,8 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Moves the second half of a full node to a new one. At the end of a file that grows, only the
-    /// last entry moves, so that nodes are full.
+    /// Moves the second half of a full node to a new one. At the end of a growing file, only the
+    /// last entry is moved, so that nodes become full.
     fn split(&mut self, inode: &mut Inode, above: Step, below: Step, goal: u64) -> Result<()> {
         let old = crate::bytes::copy(self.extent_node(inode, below.node)?)?;
         let count = entries(&old);
@@ -200,7 +200,7 @@ impl<D: Device> Fs<D> {
         })
     }
 
-    /// Removes the entry of the leaf at the end of the way, and nodes that are empty then.
+    /// Removes the entry of the leaf at the end of the path, and nodes that have become empty.
     fn remove_entry(&mut self, inode: &mut Inode, path: &[Step]) -> Result<()> {
         for (level, step) in path.iter().enumerate().rev() {
             self.change_node(inode, step.node, |node| close(node, step.entry))?;
@@ -224,13 +224,13 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Takes the blocks from `from` to before `to` of an extent that has them out of the map, and
-    /// returns them. The caller stores the inode.
+    /// Removes the blocks from `from` to before `to` of an extent that contains them from the map,
+    /// and returns them. The caller stores the inode.
     fn cut(&mut self, inode: &mut Inode, found: &Extent, from: u32, to: u32) -> Result<Extent> {
         let path = self.extent_path(inode, found.logical)?;
         let leaf = *path.last().ok_or(Error::Corrupt("extent tree"))?;
         let node = self.extent_node(inode, leaf.node)?;
-        // Where the order of a damaged tree is wrong, the way leads to another extent.
+        // If a damaged tree is not in order, the path leads to another extent.
         if leaf.entry >= entries(node) || extent(node, leaf.entry) != *found {
             return Err(Error::Corrupt("order of an extent tree"));
         }
@@ -271,7 +271,7 @@ impl<D: Device> Fs<D> {
         // Directories and symbolic links are metadata.
         let in_journal = inode.mode() & TYPE != REGULAR;
         for _ in 0..most {
-            // Of no blocks there would be no end.
+            // An extent without blocks would make this loop endless.
             let Some(found) = self
                 .find_extent(inode, from)?
                 .filter(|found| from < to && found.logical < to)
@@ -291,8 +291,8 @@ impl<D: Device> Fs<D> {
         Ok(false)
     }
 
-    /// Says of the blocks from `from` to before `to` whether they are written, of at most `most`
-    /// extents. Returns where to go on. The caller stores the inode.
+    /// Marks the blocks from `from` to before `to` as written or not, at most `most` extents of
+    /// them. Returns where to continue. The caller stores the inode.
     pub(crate) fn convert(
         &mut self,
         inode: &mut Inode,
@@ -309,7 +309,7 @@ impl<D: Device> Fs<D> {
                 return Ok(to);
             };
             let start = found.logical.max(from);
-            // The longest extent that is written has a block too many for one that is not.
+            // The longest written extent has one block more than the longest unwritten one.
             let longest = start.saturating_add(LONGEST_UNWRITTEN);
             let end = found.end().min(to).min(longest);
             if found.written != written {
@@ -321,7 +321,7 @@ impl<D: Device> Fs<D> {
         Ok(from)
     }
 
-    /// Where blocks of an inode are best: behind the inodes of its group.
+    /// The preferred place for blocks of an inode: after the inodes of its group.
     pub(crate) fn inode_goal(&mut self, number: u32) -> Result<u64> {
         let (group, _) = self.inode_group(number);
         Ok(self.geometry.group_start(group))

@@ -5,26 +5,26 @@ use bitflags::bitflags;
 use crate::{Error, Result};
 
 bitflags! {
-    /// Features that need no knowledge to mount.
+    /// Features that need no support for mounting.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Compatible: u32 {
-        /// There is a journal.
+        /// The file system has a journal.
         const JOURNAL = 0x4;
         /// Inodes have attributes.
         const ATTRIBUTES = 0x8;
         /// Directories may have an index.
         const DIR_INDEX = 0x20;
-        /// Copies of the superblock are in the two groups that it names.
+        /// The two groups with copies of the superblock are named in it.
         const SPARSE_SUPER2 = 0x200;
-        /// There is a file of orphans beside their list.
+        /// There is a file of orphans besides their list.
         const ORPHAN_FILE = 0x1000;
         const _ = !0;
     }
 
-    /// Features that one must know to read.
+    /// Features that must be supported for reading.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Incompatible: u32 {
-        /// Directory entries have the type of the file.
+        /// Directory entries contain the file type.
         const FILE_TYPE = 0x2;
         /// The journal must be replayed.
         const RECOVER = 0x4;
@@ -34,7 +34,7 @@ bitflags! {
         const EXTENTS = 0x40;
         /// Block numbers have more than 32 bits.
         const BIT64 = 0x80;
-        /// A group's bitmaps and inodes may be in another.
+        /// A group's bitmaps and inodes may be in another group.
         const FLEX_BG = 0x200;
         /// The seed of checksums is in the superblock.
         const CSUM_SEED = 0x2000;
@@ -45,14 +45,14 @@ bitflags! {
         const _ = !0;
     }
 
-    /// Features that one must know to write.
+    /// Features that must be supported for writing.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ReadOnly: u32 {
-        /// Copies of the superblock are in few groups.
+        /// Only few groups have copies of the superblock.
         const SPARSE_SUPER = 0x1;
         /// There are files of 2 GiB and more.
         const LARGE_FILE = 0x2;
-        /// An inode may count file system blocks.
+        /// An inode may count blocks in file system blocks.
         const HUGE_FILE = 0x8;
         /// Group descriptors have a CRC-16.
         const GDT_CSUM = 0x10;
@@ -92,21 +92,21 @@ const WRITES: ReadOnly = ReadOnly::SPARSE_SUPER
 /// All three sets.
 #[derive(Clone, Copy, Debug)]
 pub struct Features {
-    /// Those that need no knowledge.
+    /// Those that need no support.
     pub compatible: Compatible,
-    /// Those that one must know to read.
+    /// Those that must be supported for reading.
     pub incompatible: Incompatible,
-    /// Those that one must know to write.
+    /// Those that must be supported for writing.
     pub read_only: ReadOnly,
 }
 
 impl Features {
-    /// Whether all features are known that one must know to read.
+    /// Checks that all features needed for reading are supported.
     ///
     /// # Errors
-    /// [`Error::Unsupported`], by the name of one that is not.
+    /// [`Error::Unsupported`], with the name of one that is not.
     pub fn check_reading(&self) -> Result<()> {
-        // It changes what the numbers of a group mean.
+        // It changes the meaning of a group's numbers.
         if self.read_only.bits() & 0x200 != 0 {
             return Err(Error::Unsupported("bigalloc"));
         }
@@ -125,11 +125,11 @@ impl Features {
         Err(Error::Unsupported(name))
     }
 
-    /// Whether the image can be written. Without extents, without a journal and with inline data it
-    /// can only be read.
+    /// Checks whether the image can be written. Images without extents, without a journal, or with
+    /// inline data can only be read.
     ///
     /// # Errors
-    /// [`Error::Unsupported`], by the name of a feature that forbids it or is missing.
+    /// [`Error::Unsupported`], with the name of a feature that forbids it or is missing.
     pub fn check_writing(&self) -> Result<()> {
         let rest = self.read_only.difference(WRITES).bits();
         let name = match rest & rest.wrapping_neg() {

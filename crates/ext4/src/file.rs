@@ -1,4 +1,4 @@
-//! Files: allocating blocks for data, changing size and owner, and deletion.
+//! Files: allocates blocks for data, changes size and owner, and deletes files.
 
 use crate::extent::{Extent, LONGEST_UNWRITTEN};
 use crate::inode::{DIRECTORY, EXTENTS, INLINE_DATA, Inode, REGULAR, SYMLINK, Stamp, TYPE, Time};
@@ -6,28 +6,28 @@ use crate::preallocate::AT_ONCE;
 use crate::superblock::set_large_file;
 use crate::{Device, Error, Fs, Result};
 
-/// A file has at most so many blocks.
+/// The maximum number of blocks in a file.
 const MOST_BLOCKS: u64 = (1 << 32) - 1;
 
-/// What [`Fs::change_inode_attributes`] changes: what is `None` stays.
+/// The attributes that [`Fs::change_inode_attributes`] changes; those that are `None` stay.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Change {
-    /// Permissions; the type stays.
+    /// The permissions; the type stays.
     pub mode: Option<u16>,
-    /// Owner.
+    /// The owner.
     pub uid: Option<u32>,
-    /// Group.
+    /// The group.
     pub gid: Option<u32>,
-    /// Time of the last access.
+    /// The time of the last access.
     pub access: Option<Time>,
-    /// Time of the last change of the content.
+    /// The time of the last change of the content.
     pub modify: Option<Time>,
 }
 
 impl<D: Device> Fs<D> {
-    /// Finds place for the blocks of a file from `block` on, at most `count` of them. Returns where
-    /// the first of them are, for fewer where others are mapped already or the place is short. New
-    /// blocks read as zeroes until [`Fs::mark_written`].
+    /// Allocates the blocks of a file from `block` on, at most `count` of them. Returns the extent
+    /// of the first ones, which is shorter if later ones are already mapped, or if space is short.
+    /// New blocks read as zeroes until [`Fs::mark_written`].
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::TooLarge`], [`Error::Unsupported`] for a file that is mapped by
@@ -69,7 +69,7 @@ impl<D: Device> Fs<D> {
         })
     }
 
-    /// The extent that is last before a block that is not mapped.
+    /// The last extent before an unmapped block.
     fn find_last(&mut self, inode: &Inode, block: u32) -> Result<Option<Extent>> {
         let path = self.extent_path(inode, block)?;
         let Some(leaf) = path.last() else {
@@ -82,20 +82,20 @@ impl<D: Device> Fs<D> {
             .filter(|before| before.end() <= block))
     }
 
-    /// The data of these blocks was written to the device: they do not read as zeroes any more, and
-    /// will not after the next commit. Where nothing is allocated, nothing changes.
+    /// Marks blocks whose data was written to the device: they no longer read as zeroes, and after
+    /// the next commit this is permanent. Unallocated blocks are not changed.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] where the map needs a block more.
+    /// [`Error::NoSpace`] if the map needs another block.
     pub fn mark_written(&mut self, number: u32, block: u32, count: u32) -> Result<()> {
         self.say_written(number, block, block.saturating_add(count), true)
     }
 
-    /// Frees the blocks of a file, which are a hole then (`FALLOC_FL_PUNCH_HOLE`). The caller
-    /// writes zeroes to blocks that are not wholly freed.
+    /// Frees the blocks of a file, which become a hole (`FALLOC_FL_PUNCH_HOLE`). The caller writes
+    /// zeroes to blocks that are only partly freed.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] where the map needs a block more.
+    /// [`Error::NoSpace`] if the map needs another block.
     pub fn punch_hole(&mut self, number: u32, block: u32, count: u32) -> Result<()> {
         let to = block.saturating_add(count);
         loop {
@@ -113,15 +113,16 @@ impl<D: Device> Fs<D> {
         }
     }
 
-    /// Sets the size of a file after a write beyond its end, whose blocks are marked as written.
+    /// Sets the size of a file after a write beyond its end; the blocks are already marked as
+    /// written.
     ///
     /// # Errors
-    /// [`Error::TooLarge`]; [`Error::Invalid`] for less than it has, see [`Fs::truncate`].
+    /// [`Error::TooLarge`]; [`Error::Invalid`] for a smaller size than now, see [`Fs::truncate`].
     pub fn extend(&mut self, number: u32, size: u64) -> Result<()> {
         self.grow(number, size, true)
     }
 
-    /// As [`Fs::extend`] of what was written some time ago: the times of the inode stay.
+    /// As [`Fs::extend`], after a write some time ago: the times of the inode stay.
     ///
     /// # Errors
     /// Those of [`Fs::extend`].
@@ -144,8 +145,8 @@ impl<D: Device> Fs<D> {
         })
     }
 
-    /// Sets the size of a file. The caller writes zeroes behind the new end in its last block. A
-    /// power cut leaves the old size or the new one.
+    /// Sets the size of a file. The caller zeroes the last block after the new end. After a power
+    /// cut, the size is the old or the new one.
     ///
     /// # Errors
     /// [`Error::TooLarge`], [`Error::Unsupported`] for a file that is mapped by block numbers.
@@ -156,7 +157,7 @@ impl<D: Device> Fs<D> {
         }
     }
 
-    /// The first part of [`Fs::truncate`]: nothing has changed if it fails. Returns whether
+    /// The first part of [`Fs::truncate`]; if it fails, nothing has changed. Returns whether
     /// [`Fs::free_behind`] must follow, which the next mount does after a power cut.
     ///
     /// # Errors
@@ -165,9 +166,9 @@ impl<D: Device> Fs<D> {
         self.check_size(size)?;
         self.transact(|this| {
             let mut inode = this.file(number)?;
-            // The same size frees what was allocated beyond it, as Linux does.
+            // Truncation to the same size frees what was allocated beyond it, as in Linux.
             let shrinks = size <= inode.size();
-            // An inode without a name is an orphan already, as is one whose truncation failed.
+            // An inode without a name is an orphan already, and so is one whose truncation failed.
             if shrinks && inode.links() > 0 {
                 this.add_orphan(&mut inode)?;
             }
@@ -178,7 +179,7 @@ impl<D: Device> Fs<D> {
         })
     }
 
-    /// Whether a file can be so long.
+    /// Checks whether a file can have this size.
     ///
     /// # Errors
     /// [`Error::TooLarge`].
@@ -197,10 +198,10 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Frees what a file has behind its end, and takes it off the list of orphans.
+    /// Frees the blocks of a file beyond its end, and removes it from the list of orphans.
     ///
     /// # Errors
-    /// [`Error::NoMemory`], [`Error::Io`], [`Error::Corrupt`]; what is not freed yet stays behind
+    /// [`Error::NoMemory`], [`Error::Io`], [`Error::Corrupt`]; what is not freed yet stays beyond
     /// the end.
     pub fn free_behind(&mut self, number: u32, size: u64) -> Result<()> {
         while !self.free_some_behind(number, size)? {
@@ -240,7 +241,7 @@ impl<D: Device> Fs<D> {
         Ok(inode)
     }
 
-    /// Whether the blocks of an inode can be changed, if it has any.
+    /// Checks whether the blocks of an inode, if it has any, can be changed.
     pub(crate) fn check_mapped(&self, inode: &Inode) -> Result<()> {
         if inode.has(INLINE_DATA) {
             return Err(Error::Unsupported("write to inline data"));
@@ -261,8 +262,8 @@ impl<D: Device> Fs<D> {
         inode.set_time(Stamp::Change, self.now);
     }
 
-    /// Sets the time of the last access after a read, which is no change of the inode: unlike
-    /// utimensat(2) it leaves the time of that.
+    /// Sets the time of the last access after a read. Unlike utimensat(2), this is no change of the
+    /// inode, whose time stays.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
@@ -274,8 +275,8 @@ impl<D: Device> Fs<D> {
         })
     }
 
-    /// Sets the time at which the content was changed some while ago. The inode itself may have
-    /// been changed since.
+    /// Sets the time at which the content was changed some time ago. The inode itself may have
+    /// changed since.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
@@ -288,7 +289,7 @@ impl<D: Device> Fs<D> {
         })
     }
 
-    /// Changes permissions, owners and times, as chmod(2), chown(2) and utimensat(2).
+    /// Changes permissions, owners and times, as by chmod(2), chown(2) and utimensat(2).
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
@@ -313,11 +314,11 @@ impl<D: Device> Fs<D> {
         })
     }
 
-    /// Frees an inode that has no name, when nobody has it open any more.
+    /// Frees an inode without a name, after nobody has it open any more.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where it has a name. After another error the inode stays an orphan, and
-    /// the next mount goes on.
+    /// [`Error::Invalid`] if it has a name. After another error the inode stays an orphan, and the
+    /// next mount continues.
     pub fn evict(&mut self, number: u32) -> Result<()> {
         loop {
             let done = self.transact(|this| {

@@ -4,21 +4,22 @@
 use crate::inode::{EXTENTS, Inode, REGULAR, Stamp, TYPE};
 use crate::{Device, Error, Fs, Result};
 
-/// Synchronous writes, immutable, append only, no dump, no time of access, and flags of ext2 that
-/// nothing heeds, such as secure deletion: what is settable here.
+/// The flags that can be set: synchronous writes, immutable, append only, no dump, no access time,
+/// and flags of ext2 without effect, such as secure deletion.
 const SETTABLE: u32 = 0xff | 0x8000 | DIRECTORY_ONLY;
-/// Synchronous changes of a directory; a directory that begins a hierarchy.
+/// Synchronous changes of a directory; a directory at the top of a hierarchy.
 const DIRECTORY_ONLY: u32 = 0x1_0000 | 0x2_0000;
-/// What other types than files and directories can have: no dump, no time of access.
+/// The flags for types other than files and directories: no dump, no access time.
 const FOR_OTHERS: u32 = 0x40 | 0x80;
-/// What `FS_IOC_GETFLAGS` tells (`EXT4_FL_USER_VISIBLE`).
+/// The flags that `FS_IOC_GETFLAGS` returns (`EXT4_FL_USER_VISIBLE`).
 const VISIBLE: u32 = 0x705b_dfff;
-/// Data in the journal; files are never so here.
+/// Data in the journal; no file has this here.
 const JOURNAL_DATA: u32 = 0x4000;
-/// What a new inode has of its directory: neither immutable nor append only.
+/// The flags that a new inode inherits from its directory, which include neither immutable nor
+/// append only.
 const INHERITED: u32 = (SETTABLE | 0x400) & !(0x10 | 0x20 | 0x2_0000);
 
-/// Those of `flags` that an inode of the type of `mode` can have.
+/// Those of `flags` that an inode of the type in `mode` can have.
 fn for_type(mode: u16, flags: u32) -> u32 {
     match mode & TYPE {
         crate::inode::DIRECTORY => flags,
@@ -28,21 +29,21 @@ fn for_type(mode: u16, flags: u32) -> u32 {
 }
 
 impl Inode {
-    /// The flags that `FS_IOC_GETFLAGS` tells.
+    /// The flags that `FS_IOC_GETFLAGS` returns.
     pub fn user_flags(&self) -> u32 {
         self.flags() & VISIBLE
     }
 
-    /// The flags of a new inode of the type of `mode` in this directory.
+    /// The flags of a new inode of the type in `mode` in this directory.
     pub(crate) fn inherited_flags(&self, mode: u16) -> u32 {
         for_type(mode, self.flags() & INHERITED)
     }
 }
 
 impl<D: Device> Fs<D> {
-    /// Sets the flags that a user may set (`FS_IOC_SETFLAGS`): immutable, append only, no atime and
-    /// the like, which the caller enforces. Flags that are only told are ignored, because programs
-    /// change what they got and give it back.
+    /// Sets the flags that a user may set (`FS_IOC_SETFLAGS`): immutable, append only, no access
+    /// time and the like, which the caller enforces. Read-only flags are ignored, because programs
+    /// change the flags that they read and write them back.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for flags that this crate, or the type of the inode, does not have.

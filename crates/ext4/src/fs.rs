@@ -1,4 +1,4 @@
-//! A mounted file system: mount, unmount, and how an operation becomes part of a transaction.
+//! A mounted file system: mounting, unmounting, and making operations part of transactions.
 
 use alloc::vec::Vec;
 
@@ -17,16 +17,16 @@ use crate::sync::Changes;
 use crate::zones::Zones;
 use crate::{Device, Error, Errors, Result};
 
-/// How to mount.
+/// Mount options.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Nothing is changed but by the replay of the journal.
+    /// Nothing is changed, except by the replay of the journal.
     pub read_only: bool,
     /// The time of the mount.
     pub now: Time,
-    /// Blocks have at least so many bytes: the device transfers no fewer.
+    /// The minimum block size in bytes: the device's smallest transfer.
     pub smallest_block: usize,
-    /// Blocks have at most so many bytes: as many as a page of the caller's cache.
+    /// The maximum block size in bytes: a page of the caller's cache.
     pub largest_block: usize,
 }
 
@@ -41,19 +41,19 @@ impl Default for Options {
     }
 }
 
-/// A mounted file system. Every operation takes it exclusively: the caller has one sleeping lock
-/// around it. Inodes are passed as copies, and an operation that changes one returns the new copy
-/// or is given its number.
+/// A mounted file system. Every operation takes it exclusively: the caller has a sleeping lock
+/// around it. Inodes are passed as copies; an operation that changes one returns the new copy, or
+/// takes its number.
 pub struct Fs<D> {
     pub(crate) store: Store<D>,
     pub(crate) geometry: Geometry,
     /// The journal of a file system that may be written.
     pub(crate) journal: Option<Journal>,
-    /// A commit failed: nothing is written any more.
+    /// A commit has failed: nothing is written any more.
     pub(crate) aborted: bool,
     pub(crate) now: Time,
-    /// Blocks freed by the running transaction, by group. They are not given out before it is
-    /// committed: data written to them would be in the old file after a power cut.
+    /// The blocks freed by the running transaction, by group. They are not allocated before it is
+    /// committed: otherwise, data written to them could appear in the old file after a power cut.
     pub(crate) pending: HashMap<u32, Vec<u8>>,
     pub(crate) changes: Changes,
     pub(crate) claim: Claim,
@@ -64,12 +64,12 @@ pub struct Fs<D> {
 }
 
 impl<D: Device> Fs<D> {
-    /// Mounts the file system on `device`. The journal is replayed first, if need be, and orphans
-    /// are removed unless `options` forbid to write.
+    /// Mounts the file system on `device`. The journal is replayed first, if necessary, and orphans
+    /// are removed unless `options` forbid writes.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] names a feature, or says that blocks have a size that `options` do
-    /// not allow; [`Error::Corrupt`], [`Error::Io`].
+    /// [`Error::Unsupported`] names a feature, or reports a block size that `options` do not allow;
+    /// [`Error::Corrupt`], [`Error::Io`].
     pub fn mount(device: D, options: Options) -> Result<Self> {
         let mut device = device;
         let geometry = read_geometry(&mut device)?;
@@ -115,14 +115,14 @@ impl<D: Device> Fs<D> {
         Ok(this)
     }
 
-    /// Replays the journal. Only then the superblock says that this is done.
+    /// Replays the journal. Only after that the superblock is marked accordingly.
     fn recover(&mut self) -> Result<()> {
         let mut journal = self.open_journal()?;
         self.replay(&mut journal)?;
         self.store.drop_clean();
         self.mark(false)?;
         self.store.drop_clean();
-        // The journal may have the end of a resize, but no other size of blocks.
+        // The journal may contain the end of a resize, but no other block size.
         let geometry = read_geometry(&mut self.store.device)?;
         if geometry.block_size != self.geometry.block_size {
             return Err(Error::Corrupt("superblock in the journal"));
@@ -132,7 +132,7 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Writes to the superblock whether the journal must be replayed.
+    /// Records in the superblock whether the journal must be replayed.
     fn mark(&mut self, needed: bool) -> Result<()> {
         let seconds = self.now.seconds as u32;
         self.write_superblock(|raw| {
@@ -143,7 +143,7 @@ impl<D: Device> Fs<D> {
         })
     }
 
-    /// Changes the superblock beside the journal, which is empty.
+    /// Changes the superblock directly, while the journal is empty.
     pub(crate) fn write_superblock(&mut self, change: impl FnOnce(&mut [u8])) -> Result<()> {
         let (number, at) = self.geometry.superblock();
         let mut block = crate::bytes::copy(self.store.get(number)?)?;
@@ -158,7 +158,7 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Puts everything into its place and gives the device back.
+    /// Writes everything to its place and returns the device.
     ///
     /// # Errors
     /// [`Error::Io`]; the journal is then replayed by the next mount.
@@ -170,7 +170,7 @@ impl<D: Device> Fs<D> {
         Ok(self.store.device)
     }
 
-    /// Gives memory back: what the journal has goes to its place, and no block is kept.
+    /// Frees memory: the journal's content is written to its place, and no block is kept.
     ///
     /// # Errors
     /// Those of [`Fs::commit`].
@@ -187,18 +187,18 @@ impl<D: Device> Fs<D> {
         &self.geometry
     }
 
-    /// The device, for the data of files. Blocks of metadata are not to be written through it.
+    /// The device, for the data of files. Metadata blocks must not be written through it.
     pub fn device(&mut self) -> &mut D {
         &mut self.store.device
     }
 
-    /// Sets the time that the next operations store in inodes.
+    /// Sets the time that the following operations store in inodes.
     pub fn set_now(&mut self, now: Time) {
         self.now = now;
     }
 
-    /// Does an operation as part of the running transaction: whole, or not at all. It is tried a
-    /// second time after a commit where that makes room in the journal or on the disk.
+    /// Performs an operation as part of the running transaction, completely or not at all. It is
+    /// retried after a commit if that makes room in the journal or on the disk.
     pub(crate) fn transact<T>(&mut self, operation: impl Fn(&mut Self) -> Result<T>) -> Result<T> {
         if self.journal.is_none() || self.aborted {
             return Err(Error::ReadOnly);

@@ -9,11 +9,11 @@ use crate::{Device, Error, Fs, Result};
 
 /// The inode bitmap was never written: all inodes are free.
 pub const INODE_UNINIT: u16 = 1;
-/// The block bitmap was never written: only the group's own metadata is there.
+/// The block bitmap was never written: only the group's own metadata is in use.
 pub const BLOCK_UNINIT: u16 = 2;
 const FLAGS: usize = 0x12;
 const CHECKSUM: usize = 0x1e;
-/// Bytes of the longest descriptor that has fields known here.
+/// The length of the longest known descriptor in bytes.
 const LONGEST: usize = 64;
 
 /// A copy of a descriptor.
@@ -21,7 +21,7 @@ const LONGEST: usize = 64;
 pub struct Descriptor {
     raw: [u8; LONGEST],
     wide: bool,
-    /// Whether the flags mean something: only together with a checksum.
+    /// Whether the flags are valid: only together with a checksum.
     flagged: bool,
 }
 
@@ -51,57 +51,57 @@ impl Descriptor {
         }
     }
 
-    /// Block of the block bitmap.
+    /// The block of the block bitmap.
     pub fn block_bitmap(&self) -> u64 {
         self.number(0x0, 0x20)
     }
 
-    /// Block of the inode bitmap.
+    /// The block of the inode bitmap.
     pub fn inode_bitmap(&self) -> u64 {
         self.number(0x4, 0x24)
     }
 
-    /// First block of the inodes.
+    /// The first block of the inode table.
     pub fn inode_table(&self) -> u64 {
         self.number(0x8, 0x28)
     }
 
-    /// Free blocks.
+    /// The number of free blocks.
     pub fn free_blocks(&self) -> u32 {
         self.count(0xc, 0x2c)
     }
 
-    /// Sets the free blocks.
+    /// Sets the number of free blocks.
     pub fn set_free_blocks(&mut self, free: u32) {
         self.set_count(0xc, 0x2c, free);
     }
 
-    /// Free inodes.
+    /// The number of free inodes.
     pub fn free_inodes(&self) -> u32 {
         self.count(0xe, 0x2e)
     }
 
-    /// Sets the free inodes.
+    /// Sets the number of free inodes.
     pub fn set_free_inodes(&mut self, free: u32) {
         self.set_count(0xe, 0x2e, free);
     }
 
-    /// Directories.
+    /// The number of directories.
     pub fn directories(&self) -> u32 {
         self.count(0x10, 0x30)
     }
 
-    /// Sets the directories.
+    /// Sets the number of directories.
     pub fn set_directories(&mut self, directories: u32) {
         self.set_count(0x10, 0x30, directories);
     }
 
-    /// Inodes at the end of the table that were never used.
+    /// The number of inodes at the end of the table that were never used.
     pub fn unused_inodes(&self) -> u32 {
         self.count(0x1c, 0x32)
     }
 
-    /// Sets the inodes at the end of the table that were never used.
+    /// Sets the number of inodes at the end of the table that were never used.
     pub fn set_unused_inodes(&mut self, unused: u32) {
         self.set_count(0x1c, 0x32, unused);
     }
@@ -139,7 +139,7 @@ impl Descriptor {
 }
 
 impl Descriptor {
-    /// Stores it with its checksum.
+    /// Stores the descriptor with its checksum.
     fn store(&self, geometry: &Geometry, group: u32, raw: &mut [u8]) {
         let known = raw.len().min(LONGEST);
         raw[..known].copy_from_slice(&self.raw[..known]);
@@ -164,7 +164,7 @@ fn checksum(geometry: &Geometry, group: u32, raw: &[u8]) -> Option<u16> {
 }
 
 impl<D: Device> Fs<D> {
-    /// The block of a group's descriptor, and its place there.
+    /// The block of a group's descriptor, and the offset in it.
     fn descriptor_place(&self, group: u32) -> (u64, usize) {
         let geometry = &self.geometry;
         let in_block = geometry.descriptors_in_block();
@@ -199,7 +199,7 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// The same of one that the running transaction changed, with checksums of bitmaps.
+    /// The same for one that the running transaction has changed, with the checksums of bitmaps.
     pub(crate) fn reseal_descriptor(&mut self, group: u32, descriptor: &Descriptor) {
         let (block, at) = self.descriptor_place(group);
         if let Some(block) = self.store.running_block(block) {
@@ -208,7 +208,7 @@ impl<D: Device> Fs<D> {
         }
     }
 
-    /// Looks at the descriptors of all groups, and learns where their metadata is.
+    /// Checks the descriptors of all groups, and records where their metadata is.
     pub(crate) fn check_descriptors(&mut self) -> Result<()> {
         let mut zones = Zones::default();
         let table = self.geometry.table_blocks();
@@ -247,7 +247,7 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Changes the superblock, whose checksum the commit makes.
+    /// Changes the superblock; the commit computes the checksum.
     pub(crate) fn change_superblock<T>(
         &mut self,
         change: impl FnOnce(&mut [u8]) -> T,

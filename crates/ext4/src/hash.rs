@@ -3,7 +3,7 @@
 
 use crate::{Error, Result};
 
-/// One of the hashes, and what a file system seeds it with.
+/// One of the hashes, with the file system's seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Hasher {
     version: u8,
@@ -12,14 +12,14 @@ pub struct Hasher {
 
 const LEGACY: u8 = 0;
 const TEA: u8 = 2;
-/// Added to a version where characters count as unsigned.
+/// Added to the version if characters are unsigned.
 const UNSIGNED: u8 = 3;
-/// Marks the end of a directory in Linux's cookies; no name has it.
+/// Marks the end of a directory in Linux's cookies; no name has this hash.
 const END: u32 = 0x7fff_ffff;
 
 impl Hasher {
-    /// The hash `version` of an index, with the superblock's seed, and whether the superblock says
-    /// that characters are unsigned.
+    /// The hash `version` of an index, with the superblock's seed; `unsigned`: the superblock
+    /// declares characters as unsigned.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for other versions, such as the SipHash of encrypted directories.
@@ -42,7 +42,7 @@ impl Hasher {
         self.hashes(name).0
     }
 
-    /// The place of a name in the order of a directory: the hash, then a second one.
+    /// The position of a name in a directory: its hash, then a second one.
     pub(crate) fn position(&self, name: &[u8]) -> u64 {
         let (hash, minor) = self.hashes(name);
         u64::from(hash >> 1) << 32 | u64::from(minor)
@@ -62,7 +62,7 @@ impl Hasher {
                 for at in (0..name.len()).step_by(32) {
                     half_md4(&mut state, &words(name, at, unsigned));
                 }
-                // The oldest hash has no second one, and many names share it: it gets this.
+                // The oldest hash has no second one, and many names share it, so that this is used.
                 let first = if kind == LEGACY {
                     legacy(name, unsigned)
                 } else {
@@ -84,7 +84,7 @@ fn widen(byte: u8, unsigned: bool) -> u32 {
     }
 }
 
-/// `N` words of the name from `at` on, the rest filled with the length of what is left.
+/// `N` words of the name from `at` on, padded with the length of the rest.
 fn words<const N: usize>(name: &[u8], at: usize, unsigned: bool) -> [u32; N] {
     let left = &name[at..];
     let mut fill = left.len() as u32 & 0xff;
@@ -138,7 +138,8 @@ fn half_md4(state: &mut [u32; 4], words: &[u32; 8]) {
     let mut round =
         |mix: &dyn Fn(u32, u32, u32) -> u32, order: [usize; 8], turns: [u32; 4], add: u32| {
             for (step, word) in order.into_iter().enumerate() {
-                // The register that is written goes a, d, c, b; the other three follow it.
+                // The register that is written cycles through a, d, c, b; the other three follow
+                // it.
                 let [a, b, c, d] = [0, 1, 2, 3].map(|other| (8 - step + other) % 4);
                 now[a] = now[a]
                     .wrapping_add(mix(now[b], now[c], now[d]))

@@ -1,4 +1,4 @@
-//! Look-up by the index of a directory, the htree
+//! Looks names up in the index of a directory, the htree
 //! (Documentation/filesystems/ext4/directory.rst, "Hash Tree Directories").
 
 use alloc::vec::Vec;
@@ -11,18 +11,18 @@ use crate::hash::Hasher;
 use crate::inode::Inode;
 use crate::{Device, Error, Fs, Result};
 
-/// A node on the way from the root of an index.
+/// A node on the path from the root of an index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// The block of the directory that it is.
+    /// Its block in the directory.
     pub block: u32,
-    /// Where its entries begin.
+    /// The offset of its entries.
     pub from: usize,
-    /// The entry that was taken.
+    /// The entry that was followed.
     pub entry: usize,
 }
 
-/// Entries of a node.
+/// The number of entries in a node.
 pub(crate) fn count(node: &[u8], from: usize) -> usize {
     usize::from(u16_at(node, from + 2))
 }
@@ -36,7 +36,7 @@ pub(crate) fn hash_of(node: &[u8], from: usize, entry: usize) -> u32 {
     }
 }
 
-/// The block that an entry leads to.
+/// The block that an entry refers to.
 pub(crate) fn block_of(node: &[u8], from: usize, entry: usize) -> u32 {
     u32_at(node, from + entry * 8 + 4) & 0x0fff_ffff
 }
@@ -56,7 +56,7 @@ fn entry_for(node: &[u8], from: usize, hash: u32) -> usize {
 }
 
 impl<D: Device> Fs<D> {
-    /// The hash of a directory's index, and the levels below its root.
+    /// The hasher of a directory's index, and the number of levels below its root.
     pub(crate) fn index_root(&mut self, directory: &Inode) -> Result<(Hasher, u8)> {
         let physical = self.directory_block(directory, 0)?;
         let root = self.store.get(physical)?;
@@ -73,7 +73,7 @@ impl<D: Device> Fs<D> {
         ))
     }
 
-    /// Levels that an index may have below its root.
+    /// The maximum number of levels below the root of an index.
     pub(crate) fn most_levels(&self) -> u8 {
         let large = self
             .geometry
@@ -83,7 +83,7 @@ impl<D: Device> Fs<D> {
         if large { 2 } else { 1 }
     }
 
-    /// The way from the root to the node whose entry leads to the leaf of `hash`.
+    /// The path from the root to the node whose entry refers to the leaf of `hash`.
     pub(crate) fn index_path(
         &mut self,
         directory: &Inode,
@@ -121,15 +121,15 @@ impl<D: Device> Fs<D> {
         Ok(node)
     }
 
-    /// The leaf that the way leads to.
+    /// The leaf that the path leads to.
     pub(crate) fn index_leaf(&mut self, directory: &Inode, path: &[Step]) -> Result<u32> {
         let step = path.last().ok_or(Error::Corrupt("index of a directory"))?;
         let node = self.index_node(directory, step.block, step.from)?;
         Ok(block_of(node, step.from, step.entry))
     }
 
-    /// Goes to the next leaf, if there is one, and returns its lowest hash. The lowest bit of that
-    /// says that the leaf before it ends with the same hash.
+    /// Moves to the next leaf, if there is one, and returns its lowest hash. Its lowest bit tells
+    /// that the leaf before it ends with the same hash.
     pub(crate) fn next_leaf_of_index(
         &mut self,
         directory: &Inode,
@@ -161,7 +161,7 @@ impl<D: Device> Fs<D> {
         Ok(Some(hash))
     }
 
-    /// Where a name is, in a directory with an index.
+    /// The place of a name in a directory with an index.
     pub(crate) fn find_by_index(
         &mut self,
         directory: &Inode,
@@ -170,7 +170,7 @@ impl<D: Device> Fs<D> {
         let (hasher, levels) = self.index_root(directory)?;
         let hash = hasher.hash(name);
         let mut path = self.index_path(directory, levels, hash)?;
-        // A damaged index may lead to the same leaf again and again, but a sound one has not more
+        // A damaged index may lead to the same leaf again and again, but a valid one has no more
         // leaves than the directory has blocks.
         for _ in 0..self.directory_blocks(directory)? {
             let leaf = self.index_leaf(directory, &path)?;

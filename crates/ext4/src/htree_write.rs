@@ -1,4 +1,4 @@
-//! Insertion into a directory with an index: leaves and nodes are split.
+//! Inserts into a directory with an index, and splits its leaves and nodes.
 
 use alloc::vec::Vec;
 
@@ -22,7 +22,7 @@ struct Moved {
     name: Vec<u8>,
 }
 
-/// The entries of a block by their hashes.
+/// The entries of a block, ordered by hash.
 fn collect(block: &[u8], from: usize, geometry: &Geometry, hasher: &Hasher) -> Result<Vec<Moved>> {
     let mut list = Vec::new();
     for entry in entries(block, from).take_while(|entry| entry.at < usable(geometry)) {
@@ -43,7 +43,7 @@ fn collect(block: &[u8], from: usize, geometry: &Geometry, hasher: &Hasher) -> R
     Ok(list)
 }
 
-/// Fills a block with entries. The last takes what is left.
+/// Fills a block with entries. The last one gets the remaining space.
 fn fill(block: &mut [u8], geometry: &Geometry, list: &[Moved]) {
     block.fill(0);
     let end = usable(geometry);
@@ -61,7 +61,7 @@ fn fill(block: &mut [u8], geometry: &Geometry, list: &[Moved]) {
     }
 }
 
-/// Where a list is split so that both parts take about the same.
+/// The index at which a list is split into two parts of about the same size.
 fn half(list: &[Moved], block_size: usize) -> usize {
     let mut size = 0;
     let taken = list.iter().rev().take_while(|entry| {
@@ -73,7 +73,7 @@ fn half(list: &[Moved], block_size: usize) -> usize {
 }
 
 impl<D: Device> Fs<D> {
-    /// Gives a directory of one block an index: its entries move to a second block.
+    /// Adds an index to a directory of one block: its entries move to a second block.
     pub(crate) fn make_index(&mut self, directory: &mut Inode) -> Result<()> {
         let geometry = self.geometry;
         let version = geometry.hash_version;
@@ -114,7 +114,7 @@ impl<D: Device> Fs<D> {
         inode: u32,
         kind: u8,
     ) -> Result<()> {
-        // Each turn splits one node; a leaf may be split twice where names are long.
+        // Each iteration splits one node; a leaf may be split twice if names are long.
         for _ in 0..8 {
             let (hasher, levels) = self.index_root(directory)?;
             let hash = hasher.hash(name);
@@ -133,7 +133,7 @@ impl<D: Device> Fs<D> {
         Err(Error::NoSpace)
     }
 
-    /// What a node of an index is, and how its checksum is made.
+    /// The kind of an index node, and how its checksum is computed.
     fn index_kind(&self, directory: &Inode, block: u32, from: usize) -> (Kind, Option<Seal>) {
         let seal = Seal::Index(directory.seed(&self.geometry), from);
         let seal = self.geometry.checksums().then_some(seal);
@@ -164,12 +164,12 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Adds an entry behind the one that was taken at `step`.
+    /// Adds an entry after the one that was followed at `step`.
     fn insert_index(&mut self, directory: &Inode, step: Step, hash: u32, block: u32) -> Result<()> {
         self.change_index(directory, step.block, step.from, |node| {
             let used = count(node, step.from);
             let (at, end) = (step.from + (step.entry + 1) * 8, step.from + used * 8);
-            // Only a damaged image has its block in use for something else, too.
+            // Only in a damaged image, its block is also used for something else.
             if at <= end && end + 8 <= node.len() {
                 node.copy_within(at..end, at + 8);
                 put32(node, at, hash);
@@ -179,8 +179,7 @@ impl<D: Device> Fs<D> {
         })
     }
 
-    /// Returns whether the last node of the way has room for an entry; if it had not, one node was
-    /// split.
+    /// Returns whether the last node of the path has room for an entry; if not, one node was split.
     fn make_index_room(&mut self, directory: &mut Inode, path: &[Step]) -> Result<bool> {
         let (size, checksums) = (self.geometry.block_size, self.geometry.checksums());
         for (level, step) in path.iter().enumerate().rev() {
@@ -212,7 +211,7 @@ impl<D: Device> Fs<D> {
         Ok(block)
     }
 
-    /// The root gets one entry more below it: a node with all that it had.
+    /// Gives the root a single entry, for a new node with all that it had.
     fn grow_root(&mut self, directory: &mut Inode, levels: u8) -> Result<()> {
         if levels > self.most_levels() {
             return Err(Error::NoSpace);
@@ -263,7 +262,7 @@ impl<D: Device> Fs<D> {
         fill(content, &geometry, &list[..kept]);
         let content = self.change_entries(directory, block, new)?;
         fill(content, &geometry, &list[kept..]);
-        // The lowest bit says that names of this hash are in the leaf before, too.
+        // The lowest bit tells that the leaf before also has names with this hash.
         let continued = u32::from(list[kept - 1].hash == list[kept].hash);
         self.insert_index(directory, step, list[kept].hash | continued, block)
     }

@@ -11,9 +11,9 @@ use crate::{Device, Error, Fs, Result};
 
 /// The root directory.
 pub const ROOT: u32 = 2;
-/// Bytes of the fields that all inodes have.
+/// The size in bytes of the fields that all inodes have.
 pub const BASE: usize = 128;
-/// Where the map of an inode is, and its size.
+/// The offset of the map in an inode.
 pub const MAP: usize = 0x28;
 /// Its size in bytes.
 pub const MAP_SIZE: usize = 60;
@@ -21,26 +21,26 @@ const FLAGS: usize = 0x20;
 const SUM_LOW: usize = 0x7c;
 const SUM_HIGH: usize = 0x82;
 
-/// The bits of `mode` that are the type.
+/// The bits of `mode` with the type.
 pub const TYPE: u16 = 0o170000;
-/// Type of a directory.
+/// The type of a directory.
 pub const DIRECTORY: u16 = 0o040000;
-/// Type of a regular file.
+/// The type of a regular file.
 pub const REGULAR: u16 = 0o100000;
-/// Type of a symbolic link.
+/// The type of a symbolic link.
 pub const SYMLINK: u16 = 0o120000;
 
 /// The directory has an index.
 pub const INDEX: u32 = 0x1000;
-/// Blocks are counted in blocks of the file system.
+/// Blocks are counted in file system blocks.
 pub const HUGE_FILE: u32 = 0x40000;
 /// The map is a tree of extents.
 pub const EXTENTS: u32 = 0x80000;
-/// The inode holds the value of an attribute.
+/// The inode contains the value of an attribute.
 const EA_INODE: u32 = 0x20_0000;
 /// The content is in the inode.
 pub const INLINE_DATA: u32 = 0x1000_0000;
-/// Encryption, verity and case folding, which change what the content means.
+/// Encryption, verity and case folding, which change the meaning of the content.
 const FOREIGN: u32 = 0x800 | 0x10_0000 | 0x4000_0000;
 
 /// A time as an inode stores it.
@@ -66,7 +66,7 @@ pub enum Stamp {
 }
 
 impl Stamp {
-    /// Where the seconds are, and the rest.
+    /// The offsets of the seconds and of the extra bits.
     fn place(self) -> (usize, usize) {
         match self {
             Stamp::Access => (0x8, 0x8c),
@@ -106,17 +106,17 @@ impl Inode {
         u32::from(u16_at(&self.raw, 0x18)) | u32::from(u16_at(&self.raw, 0x7a)) << 16
     }
 
-    /// Bytes of its content.
+    /// The size of its content in bytes.
     pub fn size(&self) -> u64 {
         split_at(&self.raw, 0x4, 0x6c)
     }
 
-    /// Names that it has; a directory with more than 65,000 has 1.
+    /// The number of names; 1 for a directory with more than 65,000.
     pub fn links(&self) -> u16 {
         u16_at(&self.raw, 0x1a)
     }
 
-    /// What it takes on disk, in units of 512 bytes.
+    /// The space that it takes on disk, in units of 512 bytes.
     pub fn sectors(&self, geometry: &Geometry) -> u64 {
         let low = u64::from(u32_at(&self.raw, 0x1c));
         if !geometry.features.read_only.contains(ReadOnly::HUGE_FILE) {
@@ -130,17 +130,17 @@ impl Inode {
         }
     }
 
-    /// The flags that `FS_IOC_GETFLAGS` tells, and those of the file system.
+    /// The flags that `FS_IOC_GETFLAGS` returns, and internal ones.
     pub fn flags(&self) -> u32 {
         u32_at(&self.raw, FLAGS)
     }
 
-    /// Which of the inodes with this number it is, for NFS.
+    /// The generation of the inode with this number, for NFS.
     pub fn generation(&self) -> u32 {
         u32_at(&self.raw, 0x64)
     }
 
-    /// One of its times; creation is zero where the inode has no room for it.
+    /// One of its times; the creation time is zero if the inode has no room for it.
     pub fn time(&self, stamp: Stamp) -> Time {
         let (low, high) = stamp.place();
         if stamp == Stamp::Birth && !self.fits(low) {
@@ -158,7 +158,7 @@ impl Inode {
         }
     }
 
-    /// The numbers of a device node, as `new_encode_dev` and `old_encode_dev` of Linux store them.
+    /// The numbers of a device node, as Linux's `new_encode_dev` and `old_encode_dev` store them.
     pub fn device(&self) -> (u32, u32) {
         let (old, new) = (u32_at(&self.raw, MAP), u32_at(&self.raw, MAP + 4));
         if old != 0 {
@@ -168,18 +168,18 @@ impl Inode {
         }
     }
 
-    /// Whether the field of four bytes at `at` is part of this inode.
+    /// Whether the four-byte field at `at` is part of this inode.
     fn fits(&self, at: usize) -> bool {
         at + 4 <= self.extra_end()
     }
 
-    /// Where the fields end, and attributes begin.
+    /// The offset at which the fields end and attributes begin.
     pub(crate) fn extra_end(&self) -> usize {
         BASE + usize::from(u16_at(&self.raw, BASE))
     }
 
-    /// Where the inode has room for attributes. One without further fields has none, as the first
-    /// of those would say where it begins.
+    /// The range of the inode that has room for attributes. An inode without extra fields has none,
+    /// since the first of them gives its start.
     pub(crate) fn attribute_region(&self) -> Option<core::ops::Range<usize>> {
         let start = self.extra_end();
         (start > BASE && start < self.raw.len()).then_some(start..self.raw.len())
@@ -189,7 +189,7 @@ impl Inode {
         self.flags() & flag != 0
     }
 
-    /// Its map: extents, block numbers, or a short content.
+    /// Its map: extents, block numbers, or short content.
     pub(crate) fn map(&self) -> &[u8] {
         &self.raw[MAP..MAP + MAP_SIZE]
     }
@@ -198,7 +198,7 @@ impl Inode {
         &mut self.raw[MAP..MAP + MAP_SIZE]
     }
 
-    /// The block of attributes, or 0.
+    /// The attribute block, or 0.
     pub(crate) fn attribute_block(&self) -> u64 {
         u64::from(u32_at(&self.raw, 0x68)) | u64::from(u16_at(&self.raw, 0x76)) << 32
     }
@@ -245,8 +245,8 @@ impl Inode {
         put32(&mut self.raw, 0x14, value);
     }
 
-    /// Stores a time, or what is nearest to it: from 1901 to 2446, to 2038 where the inode has no
-    /// room for more.
+    /// Stores a time, or the nearest possible one: from 1901 to 2446, or to 2038 if the inode has
+    /// no room for more.
     pub(crate) fn set_time(&mut self, stamp: Stamp, time: Time) {
         let (low, high) = stamp.place();
         let (first, last) = (i64::from(i32::MIN), i64::from(i32::MAX));
@@ -281,7 +281,7 @@ impl Inode {
         put32(&mut self.raw, MAP + 4, new);
     }
 
-    /// Adds blocks to what it takes on disk.
+    /// Adds `blocks` to the space that it takes on disk.
     pub(crate) fn add_blocks(&mut self, geometry: &Geometry, blocks: i64) -> Result<()> {
         let unit = geometry.block_size as u64 / 512;
         let sectors = self
@@ -301,13 +301,13 @@ impl Inode {
         Ok(())
     }
 
-    /// What the checksums of its blocks begin with.
+    /// The seed of the checksums of its blocks.
     pub(crate) fn seed(&self, geometry: &Geometry) -> u32 {
         let sum = crc32c(geometry.seed, &self.number.to_le_bytes());
         crc32c(sum, &self.generation().to_le_bytes())
     }
 
-    /// The checksum, and whether its upper half is stored too.
+    /// The checksum, and whether its upper half is stored, too.
     fn checksum(&self, geometry: &Geometry) -> (u32, bool) {
         let wide = self.raw.len() > BASE && self.fits(SUM_HIGH - 2);
         let mut sum = crc32c(self.seed(geometry), &self.raw[..SUM_LOW]);
@@ -342,7 +342,7 @@ impl Inode {
 }
 
 impl<D: Device> Fs<D> {
-    /// The block of an inode, and its place there.
+    /// The block of an inode, and the offset in it.
     pub(crate) fn inode_place(&mut self, number: u32) -> Result<(u64, usize)> {
         if number == 0 || number > self.geometry.inodes {
             return Err(Error::Corrupt("number of an inode"));
@@ -351,11 +351,11 @@ impl<D: Device> Fs<D> {
         let table = self.descriptor(group)?.inode_table();
         let at = index as usize * self.geometry.inode_size;
         let size = self.geometry.block_size;
-        // The table of a damaged group may be anywhere; the store refuses what is not a block.
+        // The table of a damaged group may be anywhere; the store rejects invalid blocks.
         Ok((table.saturating_add((at / size) as u64), at % size))
     }
 
-    /// The group of an inode, and its place there.
+    /// The group of an inode, and its index in the group.
     pub(crate) fn inode_group(&self, number: u32) -> (u32, u32) {
         let from = number - 1;
         (
@@ -367,8 +367,8 @@ impl<D: Device> Fs<D> {
     /// An inode that is in use, or an orphan.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] where it is neither; [`Error::Unsupported`] where its content is
-    /// encrypted or the like.
+    /// [`Error::Corrupt`] if it is neither; [`Error::Unsupported`] if its content is encrypted or
+    /// the like.
     pub fn inode(&mut self, number: u32) -> Result<Inode> {
         let inode = self.raw_inode(number)?;
         if self.geometry.checksums()
@@ -397,7 +397,7 @@ impl<D: Device> Fs<D> {
             .compatible
             .contains(Compatible::DIR_INDEX);
         if self.geometry.checksums() && !indexes && inode.is_directory() && inode.has(INDEX) {
-            // Its nodes have checksums that those of plain directories are not.
+            // Its nodes have other checksums than those of plain directories.
             return Err(Error::Corrupt("index of a directory"));
         }
         if inode.size() > i64::MAX as u64 {
@@ -406,7 +406,7 @@ impl<D: Device> Fs<D> {
         Ok(inode)
     }
 
-    /// The inode that a directory entry leads to.
+    /// The inode that a directory entry refers to.
     pub(crate) fn named_inode(&mut self, number: u32) -> Result<Inode> {
         let inode = self.inode(number)?;
         if inode.links() == 0 {
@@ -415,7 +415,7 @@ impl<D: Device> Fs<D> {
         Ok(inode)
     }
 
-    /// What the disk has of an inode.
+    /// The content of an inode on disk.
     pub(crate) fn raw_inode(&mut self, number: u32) -> Result<Inode> {
         let (block, at) = self.inode_place(number)?;
         let size = self.geometry.inode_size;
@@ -423,7 +423,7 @@ impl<D: Device> Fs<D> {
         Ok(Inode { number, raw })
     }
 
-    /// Stores an inode, whose checksum the commit makes.
+    /// Stores an inode; the commit computes its checksum.
     pub(crate) fn set_inode(&mut self, inode: &Inode) -> Result<()> {
         let (block, at) = self.inode_place(inode.number)?;
         let more = {
@@ -436,7 +436,7 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Makes the checksum of an inode.
+    /// Stores the checksum of an inode.
     pub(crate) fn seal_inode(&mut self, number: u32) -> Result<()> {
         let (block, at) = self.inode_place(number)?;
         let mut inode = self.raw_inode(number)?;

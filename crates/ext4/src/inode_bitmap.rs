@@ -1,4 +1,4 @@
-//! Inode bitmaps: allocation and freeing of inodes.
+//! Inode bitmaps: allocates and frees inodes.
 
 use crate::bitmap::{first_clear, is_set, set};
 use crate::bytes::zeroes;
@@ -9,14 +9,14 @@ use crate::superblock;
 use crate::{Device, Error, Fs, Result};
 
 impl<D: Device> Fs<D> {
-    /// The block of a group's inode bitmap, which is there and checked.
+    /// The block of a group's inode bitmap, which is created if necessary, and checked.
     fn inode_bitmap(&mut self, group: u32) -> Result<u64> {
         let geometry = self.geometry;
         let mut descriptor = self.descriptor(group)?;
         let block = descriptor.inode_bitmap();
         if descriptor.has(INODE_UNINIT) {
             if descriptor.has(BLOCK_UNINIT) {
-                // A group with inodes has a block bitmap, as with Linux.
+                // A group with inodes must have a block bitmap, as in Linux.
                 self.make_block_bitmap(group)?;
                 descriptor = self.descriptor(group)?;
             }
@@ -68,7 +68,7 @@ impl<D: Device> Fs<D> {
         Err(Error::NoSpace)
     }
 
-    /// Whether the bitmap says that an inode is in use.
+    /// Whether an inode is marked as used in the bitmap.
     pub(crate) fn is_inode_used(&mut self, number: u32) -> Result<bool> {
         let (group, index) = self.inode_group(number);
         if self.descriptor(group)?.has(INODE_UNINIT) {

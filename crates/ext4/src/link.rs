@@ -1,4 +1,4 @@
-//! Adding and removing names.
+//! Adds and removes names.
 
 use crate::create::check_name;
 use crate::dirent::type_of;
@@ -6,7 +6,7 @@ use crate::inode::{Inode, Stamp};
 use crate::{Device, Error, Fs, Result};
 
 impl<D: Device> Fs<D> {
-    /// Gives an inode, which is no directory, one more name.
+    /// Adds a name for an inode that is not a directory.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::IsDirectory`], [`Error::TooManyLinks`], [`Error::NoSpace`].
@@ -34,8 +34,8 @@ impl<D: Device> Fs<D> {
         })
     }
 
-    /// Takes a name from an inode that is no directory. If it was the last, the inode is an orphan:
-    /// the caller calls [`Fs::evict`] when nobody has it open any more.
+    /// Removes a name of an inode that is not a directory. If it was the last one, the inode
+    /// becomes an orphan: the caller calls [`Fs::evict`] after nobody has it open any more.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsDirectory`].
@@ -56,7 +56,7 @@ impl<D: Device> Fs<D> {
         })
     }
 
-    /// Removes an empty directory. It is an orphan then, as with [`Fs::unlink`].
+    /// Removes an empty directory, which then is an orphan, as with [`Fs::unlink`].
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::NotEmpty`].
@@ -81,8 +81,8 @@ impl<D: Device> Fs<D> {
         })
     }
 
-    /// Counts one name less of an inode, all of them if it is a directory, which must be empty.
-    /// Stores the inode.
+    /// Counts one name less of an inode, or no names for a directory, which must be empty. Stores
+    /// the inode.
     pub(crate) fn drop_name(&mut self, inode: &mut Inode) -> Result<()> {
         self.check_mapped(inode)?;
         let links = if inode.is_directory() {
@@ -105,7 +105,7 @@ impl<D: Device> Fs<D> {
     }
 }
 
-/// Counts one directory less in a directory. With 1, they are not counted.
+/// Counts one subdirectory less. A count of 1 means that they are not counted.
 pub(crate) fn drop_parent(directory: &mut Inode) {
     if directory.links() > 2 {
         directory.set_links(directory.links() - 1);

@@ -5,23 +5,24 @@ use crate::extent::Extent;
 use crate::inode::{EXTENTS, INLINE_DATA, Inode};
 use crate::{Device, Error, Fs, Result};
 
-/// Block numbers of an inode that lead to data directly.
+/// The number of block numbers in an inode that refer to data directly.
 const DIRECT: u64 = 12;
 
-/// What tables of block numbers say of a block.
+/// The result of a look-up in tables of block numbers.
 enum Indirect {
-    /// Where it is.
+    /// The location of the block.
     Block(u64),
-    /// It is not there, nor are those that follow it, so many together.
+    /// The block is not mapped, nor are those after it, this many in all.
     Hole(u64),
 }
 
 impl<D: Device> Fs<D> {
-    /// Where a block of a file is, with those that follow it on disk: an extent that begins with
-    /// the block. `None` is a hole, which reads as zeroes, as do blocks that are not written yet.
+    /// The location of a file's block, and of the following ones that are consecutive on disk: an
+    /// extent that begins with the block. `None` means a hole, which reads as zeroes, as do blocks
+    /// that are not written yet.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`]; [`Error::Unsupported`] for a file whose content is in its
+    /// [`Error::Corrupt`], [`Error::Io`]; [`Error::Unsupported`] for a file with its content in its
     /// inode, see [`Fs::read_inline`].
     pub fn map(&mut self, inode: &Inode, block: u32) -> Result<Option<Extent>> {
         if inode.has(INLINE_DATA) {
@@ -67,8 +68,8 @@ impl<D: Device> Fs<D> {
         }
         let end = inode.size().div_ceil(self.geometry.block_size as u64);
         let mut block = u64::from(block);
-        // Each turn but the last skips a hole at the end of a table, of which a sound file has not
-        // more than the disk has blocks.
+        // Each iteration except the last skips a hole at the end of a table; a valid file has no
+        // more of them than the disk has blocks.
         for _ in 0..self.geometry.blocks {
             if block >= end.min(1 << 32) {
                 return Ok(None);
@@ -82,8 +83,8 @@ impl<D: Device> Fs<D> {
         Err(Error::Corrupt("map of a file"))
     }
 
-    /// The first block at or after `block` that is written, or `None`: for `SEEK_DATA`. What the
-    /// caller has in memory for blocks that are not written yet is data, too.
+    /// The first block at or after `block` that is written, or `None`, for `SEEK_DATA`. Data in the
+    /// caller's cache for blocks that are not written yet also counts, but is not known here.
     ///
     /// # Errors
     /// Those of [`Fs::map`].
@@ -98,13 +99,13 @@ impl<D: Device> Fs<D> {
         Ok(None)
     }
 
-    /// The first block at or after `block` that is not written, for `SEEK_HOLE`. It may be behind
+    /// The first block at or after `block` that is not written, for `SEEK_HOLE`. It may be beyond
     /// the end of the file.
     ///
     /// # Errors
     /// Those of [`Fs::map`].
     pub fn next_hole(&mut self, inode: &Inode, mut block: u32) -> Result<u32> {
-        // A sound file has not more blocks than the disk.
+        // A valid file has no more blocks than the disk.
         for _ in 0..self.geometry.blocks {
             match self.map(inode, block)? {
                 Some(extent) if extent.written && extent.end() < u32::MAX => block = extent.end(),
@@ -115,7 +116,7 @@ impl<D: Device> Fs<D> {
         Err(Error::Corrupt("map of a file"))
     }
 
-    /// The block on disk of a block of a file that is mapped by block numbers.
+    /// The location of a block of a file that is mapped by block numbers.
     fn indirect(&mut self, inode: &Inode, block: u32) -> Result<Indirect> {
         let fanout = self.geometry.block_size as u64 / 4;
         let mut rest = u64::from(block);
@@ -148,7 +149,7 @@ impl<D: Device> Fs<D> {
         Err(Error::TooLarge)
     }
 
-    /// What an entry of a table says, where `hole` is the length of the hole if it is zero.
+    /// The meaning of a table's entry; if it is zero, `hole` is the length of the hole.
     fn data_block(&self, block: u32, hole: u64) -> Result<Indirect> {
         let block = u64::from(block);
         if block == 0 {
@@ -163,7 +164,7 @@ impl<D: Device> Fs<D> {
         Ok(Indirect::Block(block))
     }
 
-    /// The block on disk of a block of a file that must be there, such as a directory's.
+    /// The location of a block of a file that must be mapped, such as a directory's.
     pub(crate) fn must_map(&mut self, inode: &Inode, block: u32) -> Result<u64> {
         match self.map(inode, block)? {
             Some(extent) if extent.written => Ok(extent.physical),

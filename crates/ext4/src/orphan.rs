@@ -11,11 +11,11 @@ use crate::superblock::{clear_orphan_present, has_errors, last_orphan, set_last_
 use crate::{Device, Error, Fs, Result};
 
 const FILE_MAGIC: u32 = 0x0b10_ca04;
-/// Magic number and checksum at the end of a block of the file of orphans.
+/// The size of the magic number and checksum at the end of an orphan file's block.
 const FILE_TAIL: usize = 8;
 
 impl<D: Device> Fs<D> {
-    /// Puts an inode on the list, if it is not there. The caller stores it.
+    /// Adds an inode to the list, if it is not there. The caller stores it.
     pub(crate) fn add_orphan(&mut self, inode: &mut Inode) -> Result<()> {
         let number = inode.number;
         if self.orphans.before(number).is_some() {
@@ -34,7 +34,7 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Takes an inode off the list, if it is there. The caller stores it.
+    /// Removes an inode from the list, if it is there. The caller stores it.
     pub(crate) fn remove_orphan(&mut self, inode: &mut Inode) -> Result<()> {
         let (number, next) = (inode.number, inode.deleted());
         let before = self.orphans.before(number);
@@ -55,18 +55,18 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Removes all orphans and ends all truncations that a power cut interrupted. As with Linux,
-    /// the rest is left to e2fsck where damage is known of or found.
+    /// Removes all orphans, and completes the truncations that a power cut interrupted. As in
+    /// Linux, the rest is left to e2fsck if damage is known or found.
     pub(crate) fn clean_orphans(&mut self) -> Result<()> {
         let mut sound = !self.read_superblock(has_errors)?;
-        // A loop in the list ends at an inode that is free already, or has no successor any more.
+        // A loop in the list ends at an inode that is already free, or no longer has a successor.
         loop {
             let number = self.read_superblock(last_orphan)?;
             if number == 0 {
                 break;
             }
             if self.aborted {
-                // What was found made the file system read-only.
+                // The damage that was found has made the file system read-only.
                 return Ok(());
             }
             sound = sound && self.is_cleaned(number)?;
@@ -81,7 +81,7 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Ends an orphan. Returns whether the image makes sense of it.
+    /// Finishes an orphan. Returns whether the image is consistent there.
     fn is_cleaned(&mut self, number: u32) -> Result<bool> {
         match self.clean_orphan(number) {
             Ok(()) => Ok(true),

@@ -9,8 +9,8 @@ use hashbrown::HashMap;
 use crate::Result;
 use crate::bytes::push;
 
-/// The inode before each inode of the list, 0 before the first, and what undoes the changes of the
-/// running operation.
+/// The inode before each inode in the list, 0 before the first, and the data that undoes the
+/// changes of the running operation.
 #[derive(Default)]
 pub struct OrphanList {
     before: HashMap<u32, u32>,
@@ -18,12 +18,12 @@ pub struct OrphanList {
 }
 
 impl OrphanList {
-    /// The inode before one of the list.
+    /// The inode before one in the list.
     pub fn before(&self, number: u32) -> Option<u32> {
         self.before.get(&number).copied()
     }
 
-    /// Sets the inode before another, or takes that off the list.
+    /// Sets the inode before another one, or removes that one from the list.
     ///
     /// # Errors
     /// [`crate::Error::NoMemory`].
@@ -42,12 +42,12 @@ impl OrphanList {
         }
     }
 
-    /// The running operation is done.
+    /// Keeps the changes of the running operation.
     pub fn keep(&mut self) {
         self.undo.clear();
     }
 
-    /// The running operation failed.
+    /// Undoes the changes of the running operation.
     pub fn undo(&mut self) {
         while let Some((number, before)) = self.undo.pop() {
             self.put(number, before);

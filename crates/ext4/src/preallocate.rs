@@ -1,17 +1,17 @@
-//! fallocate(2): allocating blocks without content, and removing content.
+//! fallocate(2): allocates blocks without content, and removes content.
 
 use crate::{Device, Error, Fs, Result};
 
-/// Extents that one transaction changes at most.
+/// The maximum number of extents that one transaction changes.
 pub(crate) const AT_ONCE: usize = 16;
 
 impl<D: Device> Fs<D> {
     /// Allocates the blocks of a range of bytes, which read as zeroes (`fallocate` without a mode,
-    /// or with `FALLOC_FL_KEEP_SIZE`). After [`Error::NoSpace`] those that were found stay, and the
-    /// file has grown over them, as with Linux.
+    /// or with `FALLOC_FL_KEEP_SIZE`). After [`Error::NoSpace`], the blocks that were allocated
+    /// stay, and the file has grown over them, as in Linux.
     ///
     /// # Errors
-    /// Those of [`Fs::allocate`]; [`Error::Invalid`] for no bytes.
+    /// Those of [`Fs::allocate`]; [`Error::Invalid`] for an empty range.
     pub fn preallocate(
         &mut self,
         number: u32,
@@ -43,9 +43,9 @@ impl<D: Device> Fs<D> {
         done
     }
 
-    /// Lets blocks of a file read as zeroes and keeps their place, and finds place for those that
-    /// have none (`FALLOC_FL_ZERO_RANGE`). The caller writes zeroes to blocks that are not wholly
-    /// in the range, and sets the size.
+    /// Makes blocks of a file read as zeroes but keeps them allocated, and allocates those that are
+    /// not (`FALLOC_FL_ZERO_RANGE`). The caller writes zeroes to blocks that are only partly in the
+    /// range, and sets the size.
     ///
     /// # Errors
     /// Those of [`Fs::allocate`].
@@ -60,7 +60,7 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Says of the blocks from `from` to before `to` whether they are written, some extents by each
+    /// Marks the blocks from `from` to before `to` as written or not, some extents in each
     /// transaction.
     pub(crate) fn say_written(
         &mut self,

@@ -6,19 +6,19 @@ use crate::inode::{DIRECTORY, Inode, ROOT, Stamp, TYPE};
 use crate::link::drop_parent;
 use crate::{Device, Error, Fs, Result};
 
-/// What is done with the new name, if it is there.
+/// How an existing new name is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rename {
-    /// Its inode loses it.
+    /// Its inode loses the name.
     Replace,
-    /// It is an error (`RENAME_NOREPLACE`).
+    /// The rename fails (`RENAME_NOREPLACE`).
     NoReplace,
-    /// Both names change their inodes (`RENAME_EXCHANGE`).
+    /// The names exchange their inodes (`RENAME_EXCHANGE`).
     Exchange,
 }
 
 impl<D: Device> Fs<D> {
-    /// Renames. Returns the inode that lost its name, which may be an orphan then.
+    /// Renames. Returns the inode that has lost its name, which may be an orphan then.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Exists`], [`Error::NotEmpty`], [`Error::IsDirectory`],
@@ -34,7 +34,7 @@ impl<D: Device> Fs<D> {
         self.rename_and_cover(from, name, to, new, how, None)
     }
 
-    /// Renames, and gives the old name to a new inode: for `RENAME_WHITEOUT` a character device
+    /// Renames, and gives the old name to a new inode: for `RENAME_WHITEOUT`, a character device
     /// with the numbers 0 and 0.
     ///
     /// # Errors
@@ -108,7 +108,7 @@ impl<D: Device> Fs<D> {
         })
     }
 
-    /// Takes the old name away, or gives it to a new inode.
+    /// Removes the old name, or gives it to a new inode.
     fn leave_name(&mut self, from: u32, name: &[u8], cover: Option<New<'_>>) -> Result<()> {
         // The insertion may have moved the entry, and changed the directory.
         let source = self.inode(from)?;
@@ -122,12 +122,13 @@ impl<D: Device> Fs<D> {
         self.set_inode(&inode)
     }
 
-    /// Whether a directory can be moved into `parent`: it is not above it.
+    /// Checks whether a directory can be moved into `parent`: it must not be above it.
     fn check_below(&mut self, number: u32, parent: u32) -> Result<()> {
         if !self.inode(number)?.is_directory() {
             return Ok(());
         }
-        // Brent's search for a loop: what it is compared with moves on at powers of two.
+        // Brent's algorithm for finding a loop: the inode to compare with is updated at powers of
+        // two.
         let (mut at, mut seen) = (parent, 0);
         for steps in 1..=self.geometry.inodes {
             if at == number {
@@ -148,7 +149,7 @@ impl<D: Device> Fs<D> {
         Err(Error::Corrupt("loop of directories"))
     }
 
-    /// An inode has its name in another directory now.
+    /// Updates an inode whose name is in another directory now.
     fn moved(&mut self, mut inode: Inode, from: u32, to: u32) -> Result<()> {
         if inode.is_directory() && from != to {
             let up = self.find_in(&inode, 0, b"..")?;

@@ -11,12 +11,12 @@ use crate::crc::crc32c;
 use crate::extent::checksum_place;
 use crate::{Device, Fs, Result, dirent, superblock};
 
-/// How the checksum of a block is made that has it in itself.
+/// How to compute the checksum of a block that contains it.
 #[derive(Clone, Copy)]
 pub enum Seal {
     /// Entries of a directory, with this seed.
     Entries(u32),
-    /// A node of a directory's index, with this seed, whose entries begin there.
+    /// A node of a directory's index, with this seed, and this offset of its entries.
     Index(u32, usize),
     /// A node of an extent tree, with this seed.
     Extents(u32),
@@ -39,23 +39,24 @@ impl Seal {
     }
 }
 
-/// What the running transaction changed whose checksum is elsewhere, or is of a part of a block.
+/// What the running transaction has changed and whose checksum is elsewhere, or covers a part of a
+/// block.
 #[derive(Default)]
 pub(crate) struct Unsealed {
     inodes: HashSet<u32>,
-    /// Inodes that the running operation added.
+    /// Inodes that the running operation has added.
     new: alloc::vec::Vec<u32>,
-    /// Groups with a bitmap; one that is named for nothing does no harm.
+    /// Groups with a changed bitmap; an unnecessary one does no harm.
     groups: HashSet<u32>,
 }
 
 impl Unsealed {
-    /// Whether the inode on disk has no checksum yet.
+    /// Whether the inode in its block has no valid checksum yet.
     pub fn has_inode(&self, number: u32) -> bool {
         self.inodes.contains(&number)
     }
 
-    /// The inode was changed.
+    /// Records that the inode was changed.
     ///
     /// # Errors
     /// [`crate::Error::NoMemory`].
@@ -68,7 +69,7 @@ impl Unsealed {
         Ok(())
     }
 
-    /// A bitmap of the group was changed.
+    /// Records that a bitmap of the group was changed.
     ///
     /// # Errors
     /// [`crate::Error::NoMemory`].
@@ -78,19 +79,19 @@ impl Unsealed {
         Ok(())
     }
 
-    /// The running operation is done.
+    /// Keeps the changes of the running operation.
     pub fn keep(&mut self) {
         self.new.clear();
     }
 
-    /// The running operation failed.
+    /// Undoes the changes of the running operation.
     pub fn undo(&mut self) {
         for number in self.new.drain(..) {
             self.inodes.remove(&number);
         }
     }
 
-    /// The transaction is committed.
+    /// Called after the transaction was committed.
     pub fn clear(&mut self) {
         self.inodes.clear();
         self.groups.clear();
@@ -98,8 +99,8 @@ impl Unsealed {
 }
 
 impl<D: Device> Fs<D> {
-    /// Makes the checksums of what the running transaction changed, all of which is part of that
-    /// already. It can be done again.
+    /// Computes the checksums of everything that the running transaction has changed, all of which
+    /// is already part of it. This can be repeated.
     ///
     /// # Errors
     /// [`crate::Error::NoMemory`], [`crate::Error::Io`].
@@ -124,7 +125,7 @@ impl<D: Device> Fs<D> {
     }
 }
 
-/// Whether the checksum of a node of an extent tree is right.
+/// Whether the checksum of a node of an extent tree is correct.
 pub(crate) fn is_sealed_node(node: &[u8], seed: u32) -> bool {
     let at = checksum_place(node);
     at + 4 <= node.len() && u32_at(node, at) == crc32c(seed, &node[..at])

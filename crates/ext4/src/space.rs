@@ -3,50 +3,51 @@
 use crate::superblock::{self, Geometry};
 use crate::{Device, Fs, Result};
 
-/// What statfs(2) tells, in blocks and inodes.
+/// The figures for statfs(2), in blocks and inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statistics {
-    /// Bytes of a block.
+    /// The size of a block in bytes.
     pub block_size: u32,
-    /// All blocks.
+    /// The number of all blocks.
     pub blocks: u64,
-    /// Blocks that are neither metadata of the groups nor the journal (`f_blocks`).
+    /// The number of blocks that are neither metadata of the groups nor the journal (`f_blocks`).
     pub usable: u64,
-    /// Free blocks (`f_bfree`).
+    /// The number of free blocks (`f_bfree`).
     pub free_blocks: u64,
-    /// Free blocks that all users may take (`f_bavail`).
+    /// The number of free blocks that all users may take (`f_bavail`).
     pub available: u64,
-    /// Of these, blocks that only root may take.
+    /// The number of free blocks that only root may take.
     pub reserved: u64,
-    /// All inodes.
+    /// The number of all inodes.
     pub inodes: u32,
-    /// Free inodes.
+    /// The number of free inodes.
     pub free_inodes: u32,
-    /// Name of the file system.
+    /// The UUID of the file system.
     pub uuid: [u8; 16],
 }
 
-/// Whose free blocks an operation may take.
+/// The free blocks that an operation may take.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// Those of all.
+    /// Those for all users.
     User,
-    /// Those of root, too.
+    /// Also those reserved for root.
     Root,
-    /// All of them, to finish what was begun.
+    /// All blocks, to finish what was begun.
     Completion,
 }
 
 impl Geometry {
-    /// Blocks that are left for the maps of files whose data has its place already, as Linux's
-    /// `ext4_set_resv_clusters`: a write that was accepted does not fail for want of a block.
+    /// The number of blocks kept for the maps of files whose data is already allocated, as in
+    /// Linux's `ext4_set_resv_clusters`: a write that was accepted does not fail for lack of a
+    /// block.
     fn kept_for_maps(&self) -> u64 {
         (self.blocks / 50).min(4096)
     }
 }
 
 impl<D: Device> Fs<D> {
-    /// Free blocks and inodes.
+    /// The numbers of free blocks and inodes.
     ///
     /// # Errors
     /// [`crate::Error::Io`].
@@ -70,7 +71,7 @@ impl<D: Device> Fs<D> {
         })
     }
 
-    /// Blocks of the groups' metadata and of the journal. mke2fs stores their number.
+    /// The number of blocks in the groups' metadata and the journal. mke2fs stores it.
     fn overhead(&mut self) -> Result<u64> {
         let geometry = self.geometry;
         let stored = self.read_superblock(superblock::overhead)?;
@@ -84,14 +85,14 @@ impl<D: Device> Fs<D> {
         Ok(geometry.first_block + blocks + journal / geometry.block_size as u64)
     }
 
-    /// Whether the next operations may take the blocks that are reserved for root: the caller is
-    /// root, has `CAP_SYS_RESOURCE`, or is the user or group of
-    /// [`Geometry::reserved_owner`]. They may from the beginning.
+    /// Sets whether the following operations may take the blocks that are reserved for root: the
+    /// caller is root, has `CAP_SYS_RESOURCE`, or is the user or group of
+    /// [`Geometry::reserved_owner`]. Initially they may.
     pub fn set_privileged(&mut self, privileged: bool) {
         self.claim = if privileged { Claim::Root } else { Claim::User };
     }
 
-    /// Free blocks that the running operation must not take.
+    /// The number of free blocks that the running operation must not take.
     pub(crate) fn kept_back(&self) -> u64 {
         let maps = self.geometry.kept_for_maps();
         match self.claim {
@@ -101,7 +102,8 @@ impl<D: Device> Fs<D> {
         }
     }
 
-    /// Does an operation that may take all free blocks, because it ends or undoes what was begun.
+    /// Performs an operation that may take all free blocks, because it finishes or undoes what was
+    /// begun.
     pub(crate) fn complete<T>(&mut self, operation: impl Fn(&mut Self) -> Result<T>) -> Result<T> {
         let claim = core::mem::replace(&mut self.claim, Claim::Completion);
         let result = self.transact(operation);

@@ -1,4 +1,4 @@
-//! Blocks of metadata in memory, and the running transaction.
+//! Metadata blocks in memory, and the running transaction.
 //!
 //! A block is read once, checked by its first reader, and kept. If an operation fails, its changes
 //! are undone: its first change of a block saves the old content. So a full disk, a damaged block
@@ -16,40 +16,41 @@ use crate::bytes::{copy, push, zeroes};
 use crate::seal::Seal;
 use crate::{Device, Error, Result};
 
-/// Clean blocks are dropped when there are so many bytes of blocks, or twice those that stay.
+/// Clean blocks are dropped when this many bytes of blocks are in memory, or twice as many as must
+/// stay.
 const KEPT: usize = 4 << 20;
 
-/// A block of the journal has room for more revocations than so many.
+/// A block of the journal has room for more than this number of revocations.
 const REVOKED_IN_BLOCK: usize = 64;
 
-/// So many blocks are given to the device at once.
+/// The number of blocks passed to the device at once.
 const AT_ONCE: usize = 64;
 
-/// As what the content of a block was found to be sound, and for whom.
+/// The kind of content as which a block was found valid, and for which owner.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// As nothing so far.
+    /// None so far.
     #[default]
     Unknown,
     /// A node of an extent tree, whose checksums have this seed.
     Extents(u32),
     /// A block of a directory.
     Directory {
-        /// Of this one.
+        /// The directory.
         inode: u32,
-        /// Its first.
+        /// Whether it is its first block.
         first: bool,
-        /// It has an index.
+        /// Whether it has an index.
         indexed: bool,
     },
-    /// A block of attributes.
+    /// An attribute block.
     Attributes,
     /// A bitmap of blocks or inodes.
     Bitmap,
 }
 
 impl Kind {
-    /// Whether it is of a directory with an index.
+    /// Whether it belongs to a directory with an index.
     pub fn is_indexed(self) -> bool {
         matches!(self, Kind::Directory { indexed: true, .. })
     }
@@ -57,15 +58,15 @@ impl Kind {
 
 #[derive(Default)]
 struct Buffer {
-    /// Empty where the block was freed.
+    /// Empty if the block was freed.
     data: Vec<u8>,
     checked: Kind,
-    /// The checksum is to be made so.
+    /// How the missing checksum is to be computed.
     unsealed: Option<Seal>,
     running: bool,
-    /// Its content is in the journal and not yet in its place.
+    /// Its content is in the journal but not yet in its place.
     committed: bool,
-    /// The journal has some content of it that a replay would write.
+    /// The journal contains some version of it that a replay would write.
     journalled: bool,
     /// The operation that last changed it.
     changed_by: u64,
@@ -86,25 +87,25 @@ pub struct Store<D> {
     block_size: usize,
     blocks: u64,
     buffers: HashMap<u64, Buffer>,
-    /// Blocks of the running transaction, with some that are not any more.
+    /// The blocks of the running transaction, and some that no longer belong to it.
     running: Vec<u64>,
-    /// Blocks that wait for the checkpoint, with some that do not any more.
+    /// The blocks that wait for the checkpoint, and some that no longer do.
     committed: Vec<u64>,
-    /// Blocks whose content in the journal must not be replayed.
+    /// The blocks whose content in the journal must not be replayed.
     revoked: HashSet<u64>,
     operation: u64,
     undo: Vec<(u64, Buffer)>,
     undo_revoked: Vec<(u64, bool)>,
     limit: usize,
     used: usize,
-    /// So many blocks are kept before clean ones are dropped.
+    /// The number of blocks above which clean ones are dropped.
     most: usize,
-    /// Blocks of `running` before the running operation.
+    /// The length of `running` before the running operation.
     running_before: usize,
 }
 
 impl<D: Device> Store<D> {
-    /// The blocks of `device`.
+    /// A store for the blocks of `device`.
     pub fn new(device: D, block_size: usize, blocks: u64) -> Self {
         Self {
             device,
@@ -124,7 +125,7 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// The running transaction takes at most so many blocks.
+    /// Sets the maximum number of blocks in the running transaction.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
@@ -148,8 +149,8 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// Keeps what is read from taking all memory. What the running operation changed stays, for
-    /// [`Store::undo`].
+    /// Drops clean blocks, so that reads do not take all memory. What the running operation has
+    /// changed stays, for [`Store::undo`].
     fn drop_some(&mut self) {
         if self.buffers.len() >= self.most {
             let operation = self.operation;
@@ -168,13 +169,13 @@ impl<D: Device> Store<D> {
     /// The content of a block.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a block that the device does not have, [`Error::Io`].
+    /// [`Error::Corrupt`] for a block that is not on the device, [`Error::Io`].
     pub fn get(&mut self, block: u64) -> Result<&[u8]> {
         self.load(block)?;
         Ok(&self.place(block)?.data)
     }
 
-    /// The content of a block, after `check` found nothing wrong with what was read.
+    /// The content of a block, after `check` has accepted it if it was read from the device.
     ///
     /// # Errors
     /// Those of [`Store::get`] and of `check`.
@@ -194,8 +195,8 @@ impl<D: Device> Store<D> {
         Ok(&buffer.data)
     }
 
-    /// A block to change in the running operation. Who reads it next checks it again, so it must be
-    /// sealed with its checksum before.
+    /// A block to change in the running operation. The next reader checks it again, so its checksum
+    /// must be stored before that.
     ///
     /// # Errors
     /// Those of [`Store::get`]; [`Error::JournalFull`].
@@ -207,8 +208,8 @@ impl<D: Device> Store<D> {
         Ok(&mut buffer.data)
     }
 
-    /// A block to change in the running operation, which is sound as `kind` then. Its checksum is
-    /// made before it is committed, or read as something else.
+    /// A block to change in the running operation, which is valid as `kind` afterwards. Its
+    /// checksum is computed before it is committed, or read as another kind.
     ///
     /// # Errors
     /// Those of [`Store::change`].
@@ -221,15 +222,15 @@ impl<D: Device> Store<D> {
         Ok(&mut buffer.data)
     }
 
-    /// A block that the running transaction changed, to store checksums in it that are right as
-    /// long as it stays so: that is not undone.
+    /// A block that the running transaction has changed, for storing checksums in it, which are not
+    /// undone, since they are correct as long as it stays so.
     pub fn running_block(&mut self, block: u64) -> Option<&mut [u8]> {
         let held = self.buffers.get_mut(&block);
         held.filter(|buffer| buffer.running)
             .map(|buffer| &mut *buffer.data)
     }
 
-    /// A block that was just allocated, filled with zeroes.
+    /// A newly allocated block, filled with zeroes.
     ///
     /// # Errors
     /// [`Error::JournalFull`], [`Error::NoMemory`].
@@ -250,7 +251,7 @@ impl<D: Device> Store<D> {
         Ok(&mut buffer.data)
     }
 
-    /// Keeps what undoes a change of the block, and makes it part of the running transaction.
+    /// Saves the data that undoes a change of the block, and adds it to the running transaction.
     fn touch(&mut self, block: u64) -> Result<()> {
         let operation = self.operation;
         let buffer = self.place(block)?;
@@ -281,18 +282,18 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// A block of metadata is free: it is not written any more, and what the journal has of it is
-    /// revoked, because its next owner may be a file whose data no journal has.
+    /// Forgets a metadata block that was freed: it is not written any more, and its content in the
+    /// journal is revoked, because its next owner may be a file, whose data is not journalled.
     ///
     /// # Errors
     /// [`Error::NoMemory`]; [`Error::JournalFull`].
     pub fn forget(&mut self, block: u64) -> Result<()> {
         if !self.buffers.contains_key(&block) {
-            // Neither the transaction nor the journal has it.
+            // Neither the transaction nor the journal contains it.
             return Ok(());
         }
         let operation = self.operation;
-        // Revocations take room, too.
+        // Revocations also take room.
         if self.used + self.revoked.len() / REVOKED_IN_BLOCK >= self.limit {
             return Err(Error::JournalFull);
         }
@@ -320,7 +321,7 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// The running operation is done.
+    /// Keeps the changes of the running operation.
     pub fn keep(&mut self) {
         self.operation += 1;
         self.undo.clear();
@@ -328,7 +329,7 @@ impl<D: Device> Store<D> {
         self.running_before = self.running.len();
     }
 
-    /// The running operation failed: everything is as it was before it.
+    /// Undoes the running operation, which has failed: everything is as before.
     pub fn undo(&mut self) {
         for (block, before) in take(&mut self.undo).into_iter().rev() {
             if let Some(buffer) = self.buffers.get_mut(&block) {
@@ -339,8 +340,8 @@ impl<D: Device> Store<D> {
         }
         for (block, before) in take(&mut self.undo_revoked).into_iter().rev() {
             if before {
-                // Its place in the set is still there: nothing was inserted since it was removed
-                // but what the loop takes out again.
+                // There is still room for it in the set: since it was removed, nothing was inserted
+                // except what this loop removes.
                 self.revoked.insert(block);
             } else {
                 self.revoked.remove(&block);
@@ -350,12 +351,13 @@ impl<D: Device> Store<D> {
         self.operation += 1;
     }
 
-    /// Whether anything waits to be committed.
+    /// Whether there is anything to commit.
     pub fn is_dirty(&self) -> bool {
         self.used > 0 || !self.revoked.is_empty()
     }
 
-    /// The blocks of the running transaction in order, with their checksums, and those it revokes.
+    /// The blocks of the running transaction in order, with their checksums stored, and those that
+    /// it revokes.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
@@ -378,7 +380,7 @@ impl<D: Device> Store<D> {
                 buffer.seal();
             }
         }
-        // Room for what `committed` does, which cannot fail.
+        // Reserve room for `committed`, which cannot fail.
         self.committed.try_reserve(blocks.len())?;
         Ok((blocks, revoked))
     }
@@ -388,7 +390,7 @@ impl<D: Device> Store<D> {
         self.buffers.get(&block).map_or(&[], |buffer| &buffer.data)
     }
 
-    /// The transaction of `blocks` is in the journal.
+    /// Records that the transaction with `blocks` is in the journal.
     pub fn committed(&mut self, blocks: &[u64]) {
         for block in blocks {
             if let Some(buffer) = self.buffers.get_mut(block) {
@@ -404,11 +406,11 @@ impl<D: Device> Store<D> {
         self.used = 0;
     }
 
-    /// Writes what the journal has into its place, until [`Store::emptied`] says that the journal
-    /// has it no more. Nothing may be running.
+    /// Writes the content of the journal to its place, until [`Store::emptied`] is called. No
+    /// transaction may be running.
     ///
     /// # Errors
-    /// [`Error::Io`]; the blocks that are left are written next time.
+    /// [`Error::Io`]; the remaining blocks are written next time.
     pub fn write_back(&mut self) -> Result<()> {
         let buffers = &self.buffers;
         self.committed
@@ -423,7 +425,7 @@ impl<D: Device> Store<D> {
         written
     }
 
-    /// The journal is empty: nothing of it can be replayed, or needs to be revoked.
+    /// Records that the journal is empty: nothing in it can be replayed, or must be revoked.
     pub fn emptied(&mut self) {
         self.committed.clear();
         for buffer in self.buffers.values_mut() {
@@ -432,7 +434,7 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// Writes blocks to the bytes of the device that stand before their numbers, many at a time.
+    /// Writes blocks, given with their byte addresses on the device, many at a time.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::NoMemory`].
@@ -455,13 +457,13 @@ impl<D: Device> Store<D> {
         device.write_all(&parts)
     }
 
-    /// Drops what is read, because the device was written beside this store.
+    /// Drops clean blocks, because the device was written without this store.
     pub fn drop_clean(&mut self) {
         self.buffers
             .retain(|_, buffer| buffer.running || buffer.journalled);
     }
 
-    /// The device has so many blocks of the file system.
+    /// Sets the number of blocks of the file system.
     pub fn set_blocks(&mut self, blocks: u64) {
         self.blocks = blocks;
     }

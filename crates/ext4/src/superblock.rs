@@ -1,11 +1,11 @@
-//! The superblock (Documentation/filesystems/ext4/super.rst): reading and checking the geometry.
+//! The superblock (Documentation/filesystems/ext4/super.rst): reads and checks the geometry.
 
 use crate::bytes::{put16, put32, split_at, u8_at, u16_at, u32_at};
 use crate::crc::crc32c;
 use crate::features::{Compatible, Features, Incompatible, ReadOnly};
 use crate::{Error, Errors, ROOT, Result};
 
-/// Where the superblock is on the device, and its size.
+/// The offset of the superblock on the device.
 pub const OFFSET: u64 = 1024;
 /// Its size in bytes.
 pub const SIZE: usize = 1024;
@@ -18,63 +18,63 @@ const COMPATIBLE: usize = 0x5c;
 const INCOMPATIBLE: usize = 0x60;
 const READ_ONLY: usize = 0x64;
 
-/// The geometry of a file system; nothing here changes while it is mounted.
+/// The geometry of a file system; it does not change while mounted.
 #[derive(Clone, Copy, Debug)]
 pub struct Geometry {
-    /// What it uses.
+    /// The features that it uses.
     pub features: Features,
-    /// Bytes of a block, 1024 to 65536.
+    /// The size of a block in bytes, from 1024 to 65536.
     pub block_size: usize,
-    /// All blocks.
+    /// The number of blocks.
     pub blocks: u64,
-    /// Blocks that only root may take.
+    /// The number of blocks that only root may take.
     pub reserved: u64,
-    /// A user and a group that may take them, too.
+    /// A user and a group that may also take them.
     pub reserved_owner: (u16, u16),
-    /// The block of the superblock, with which group 0 begins.
+    /// The block of the superblock, at the start of group 0.
     pub first_block: u64,
-    /// Blocks of a group.
+    /// The number of blocks in a group.
     pub group_blocks: u32,
-    /// Inodes of a group.
+    /// The number of inodes in a group.
     pub group_inodes: u32,
-    /// All groups.
+    /// The number of groups.
     pub groups: u32,
-    /// All inodes.
+    /// The number of inodes.
     pub inodes: u32,
     /// The first inode that is not reserved.
     pub first_inode: u32,
-    /// Bytes of an inode on disk.
+    /// The size of an inode on disk in bytes.
     pub inode_size: usize,
-    /// Bytes of the fields that a new inode has beyond 128.
+    /// The size in bytes of the fields of a new inode beyond the first 128.
     pub extra_size: u16,
-    /// Bytes of a group descriptor.
+    /// The size of a group descriptor in bytes.
     pub descriptor_size: usize,
-    /// Blocks after the group descriptors that wait for more of them.
+    /// The number of reserved blocks after the group descriptors, for more of them.
     pub reserved_descriptors: u32,
-    /// The first block of descriptors that is in its groups (`META_BG`).
+    /// The first block of descriptors that is inside its groups (`META_BG`).
     pub first_meta_group: u32,
     /// The groups with copies of the superblock (`SPARSE_SUPER2`).
     pub backups: [u32; 2],
     /// The inode of the journal.
     pub journal: u32,
-    /// What follows from damage.
+    /// The reaction to damage.
     pub errors: Errors,
-    /// The inode of the file of orphans, or 0.
+    /// The inode of the orphan file, or 0.
     pub orphan_file: u32,
-    /// What names of directories are hashed with.
+    /// The seed of the hashes of names in directories.
     pub hash_seed: [u32; 4],
-    /// The hash of a new index.
+    /// The hash version of a new index.
     pub hash_version: u8,
-    /// Whether it takes characters as unsigned.
+    /// Whether the hash treats characters as unsigned.
     pub hash_unsigned: bool,
-    /// Name of the file system.
+    /// The UUID of the file system.
     pub uuid: [u8; 16],
-    /// What the checksums of metadata begin with.
+    /// The seed of metadata checksums.
     pub seed: u32,
 }
 
 impl Geometry {
-    /// Reads and checks `block`, the superblock of a device of `size` bytes.
+    /// Parses and checks `block`, the superblock of a device of `size` bytes.
     ///
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::Unsupported`].
@@ -152,7 +152,7 @@ impl Geometry {
             && (128..=self.block_size).contains(&self.inode_size)
             && (least..=self.block_size.min(1024)).contains(&self.descriptor_size)
             && self.descriptor_size.is_power_of_two()
-            // mke2fs makes none with less; what is kept of each group is bounded so.
+            // mke2fs never makes fewer; this limits what is kept per group.
             && (256..=bits).contains(&self.group_blocks)
             && (1..=bits).contains(&self.group_inodes)
             && self.group_blocks.is_multiple_of(8)
@@ -172,7 +172,7 @@ impl Geometry {
         {
             return Err(Error::Corrupt("number of inodes"));
         }
-        // Linux gives new inodes the fields that it knows, whatever the superblock wants.
+        // Linux gives new inodes the fields that it knows, whatever the superblock requests.
         let room = self.inode_size.saturating_sub(128);
         self.extra_size = self.extra_size.max(32).min(room as u16) & !3;
         Ok(())
@@ -190,7 +190,7 @@ impl Geometry {
         self.features.read_only.intersects(either)
     }
 
-    /// Where in its block the superblock begins, and which block it is.
+    /// The block of the superblock, and the offset in it.
     pub fn superblock(&self) -> (u64, usize) {
         (
             OFFSET / self.block_size as u64,
@@ -198,13 +198,14 @@ impl Geometry {
         )
     }
 
-    /// Whether a directory may have a name for an inode: the root, and those that are not reserved.
+    /// Whether a directory may have a name for an inode: for the root, and for inodes that are not
+    /// reserved.
     pub fn may_be_named(&self, inode: u32) -> bool {
         let special = inode == self.journal || inode == self.orphan_file;
         inode == ROOT || (inode >= self.first_inode && !special)
     }
 
-    /// Blocks of a group's inodes.
+    /// The number of blocks of a group's inode table.
     pub fn table_blocks(&self) -> u64 {
         (self.group_inodes as usize * self.inode_size).div_ceil(self.block_size) as u64
     }
@@ -214,12 +215,12 @@ impl Geometry {
         self.first_block + u64::from(group) * u64::from(self.group_blocks)
     }
 
-    /// How many blocks a group has: the last may have fewer.
+    /// The number of blocks in a group: the last one may have fewer.
     pub fn blocks_in(&self, group: u32) -> u32 {
         (self.blocks - self.group_start(group)).min(u64::from(self.group_blocks)) as u32
     }
 
-    /// The group of a block, and its place there.
+    /// The group of a block, and its index in the group.
     pub fn group_of(&self, block: u64) -> Result<(u32, u32)> {
         if block < self.first_block || block >= self.blocks {
             return Err(Error::Corrupt("number of a block"));
@@ -246,12 +247,12 @@ impl Geometry {
         })
     }
 
-    /// Descriptors in one block.
+    /// The number of descriptors in a block.
     pub fn descriptors_in_block(&self) -> u32 {
         (self.block_size / self.descriptor_size) as u32
     }
 
-    /// Whether a block of descriptors is in its groups.
+    /// Whether a block of descriptors is inside its groups.
     pub fn in_meta_group(&self, descriptor_block: u32) -> bool {
         self.features.incompatible.contains(Incompatible::META_BG)
             && descriptor_block >= self.first_meta_group
@@ -266,13 +267,13 @@ pub fn seal(block: &mut [u8], geometry: &Geometry) {
     }
 }
 
-/// Free blocks.
+/// The number of free blocks.
 pub fn free_blocks(block: &[u8], geometry: &Geometry) -> u64 {
     let wide = geometry.features.incompatible.contains(Incompatible::BIT64);
     split_at(block, 0xc, if wide { 0x158 } else { SIZE })
 }
 
-/// Sets the free blocks.
+/// Sets the number of free blocks.
 pub fn set_free_blocks(block: &mut [u8], geometry: &Geometry, free: u64) {
     put32(block, 0xc, free as u32);
     if geometry.features.incompatible.contains(Incompatible::BIT64) {
@@ -280,17 +281,17 @@ pub fn set_free_blocks(block: &mut [u8], geometry: &Geometry, free: u64) {
     }
 }
 
-/// Blocks that files cannot have, or 0 where that is not stored.
+/// The number of blocks that files cannot use, or 0 if that is not stored.
 pub fn overhead(block: &[u8]) -> u64 {
     u64::from(u32_at(block, 0x248))
 }
 
-/// Free inodes.
+/// The number of free inodes.
 pub fn free_inodes(block: &[u8]) -> u32 {
     u32_at(block, 0x10)
 }
 
-/// Sets the free inodes.
+/// Sets the number of free inodes.
 pub fn set_free_inodes(block: &mut [u8], free: u32) {
     put32(block, 0x10, free);
 }
@@ -305,7 +306,7 @@ pub fn set_last_orphan(block: &mut [u8], inode: u32) {
     put32(block, LAST_ORPHAN, inode);
 }
 
-/// Counts that damage was found at `time`, in seconds since 1970: the next check is a full one.
+/// Records that damage was found at `time`, in seconds since 1970: the next check is a full one.
 pub fn count_error(block: &mut [u8], time: u32) {
     put16(block, STATE, u16_at(block, STATE) | HAS_ERRORS);
     let errors = u32_at(block, 0x194);
@@ -326,7 +327,7 @@ pub fn needs_recovery(block: &[u8]) -> bool {
     u32_at(block, INCOMPATIBLE) & Incompatible::RECOVER.bits() != 0
 }
 
-/// Says whether the journal must be replayed.
+/// Records whether the journal must be replayed.
 pub fn set_recovery(block: &mut [u8], needed: bool) {
     let others = u32_at(block, INCOMPATIBLE) & !Incompatible::RECOVER.bits();
     let flag = if needed {
@@ -337,24 +338,24 @@ pub fn set_recovery(block: &mut [u8], needed: bool) {
     put32(block, INCOMPATIBLE, others | flag);
 }
 
-/// Says that the file of orphans is empty.
+/// Records that the orphan file is empty.
 pub fn clear_orphan_present(block: &mut [u8]) {
     let others = u32_at(block, READ_ONLY) & !ReadOnly::ORPHAN_PRESENT.bits();
     put32(block, READ_ONLY, others);
 }
 
-/// Says that there are files of 2 GiB and more.
+/// Records that there are files of 2 GiB and more.
 pub fn set_large_file(block: &mut [u8]) {
     let with = u32_at(block, READ_ONLY) | ReadOnly::LARGE_FILE.bits();
     put32(block, READ_ONLY, with);
 }
 
-/// Whether it says that inodes have attributes.
+/// Whether the superblock declares that inodes have attributes.
 pub fn has_attributes(block: &[u8]) -> bool {
     u32_at(block, COMPATIBLE) & Compatible::ATTRIBUTES.bits() != 0
 }
 
-/// Says that inodes have attributes.
+/// Records that inodes have attributes.
 pub fn set_attributes(block: &mut [u8]) {
     let with = u32_at(block, COMPATIBLE) | Compatible::ATTRIBUTES.bits();
     put32(block, COMPATIBLE, with);

@@ -1,34 +1,35 @@
-//! The inodes that the running transaction changes, by which fsync(2) and fdatasync(2) know what to
-//! wait for.
+//! The inodes that the running transaction has changed, from which fsync(2) and fdatasync(2) know
+//! what to wait for.
 
 use hashbrown::HashMap;
 
 use crate::inode::Time;
 use crate::{Device, Fs, Result};
 
-/// A transaction is committed when it is so many seconds old, as with Linux (`commit=`).
+/// A transaction is committed when it is this many seconds old, as in Linux (`commit=`).
 const INTERVAL: i64 = 5;
 
-/// The inodes of the running transaction.
+/// The inodes changed by the running transaction.
 #[derive(Default)]
 pub(crate) struct Changes {
-    /// Whether more than times has changed, by the number of the inode.
+    /// By inode number, whether more than times has changed.
     inodes: HashMap<u32, bool>,
-    /// When the first was changed.
+    /// When the first one was changed.
     since: Option<Time>,
 }
 
 impl Changes {
-    /// The transaction is committed.
+    /// Called after the transaction was committed.
     pub fn clear(&mut self) {
         self.inodes.clear();
         self.since = None;
     }
 }
 
-/// Whether two inodes differ by no more than times and checksums.
+/// Whether two inodes differ only in times and checksums.
 pub(crate) fn differ_by_times(before: &[u8], after: &[u8]) -> bool {
-    // Size and owners; links to the high half of the size; its checksum; creation and attributes.
+    // Size and owners; links up to the low half of the checksum; from there up to its high half;
+    // creation time and attributes.
     [0..0x8, 0x14..0x7c, 0x7e..0x82, 0x90..usize::MAX]
         .into_iter()
         .all(|part| {
@@ -38,7 +39,7 @@ pub(crate) fn differ_by_times(before: &[u8], after: &[u8]) -> bool {
 }
 
 impl<D: Device> Fs<D> {
-    /// An inode is changed; `more` says that fdatasync(2) must write it.
+    /// Records a change of an inode; `more`: fdatasync(2) must write it.
     pub(crate) fn note_change(&mut self, number: u32, more: bool) -> Result<()> {
         self.changes.inodes.try_reserve(1)?;
         *self.changes.inodes.entry(number).or_default() |= more;
@@ -47,8 +48,9 @@ impl<D: Device> Fs<D> {
     }
 
     /// Puts an inode, and its data that was written to the device, on the medium: fsync(2), or
-    /// fdatasync(2) with `data_only`. The running transaction is committed only if it has something
-    /// of the inode that the call wants; what has only new times is nothing for `data_only`.
+    /// fdatasync(2) with `data_only`. The running transaction is committed only if it contains
+    /// changes of the inode that matter for the call: changes of times only do not matter for
+    /// `data_only`.
     ///
     /// # Errors
     /// Those of [`Fs::commit`].
@@ -69,7 +71,7 @@ impl<D: Device> Fs<D> {
             return Ok(());
         };
         let age = now.seconds.saturating_sub(since.seconds);
-        // A clock that was set back must not keep the transaction from its end.
+        // A clock that was set back must not postpone the commit.
         if (0..INTERVAL).contains(&age) {
             return Ok(());
         }

@@ -7,14 +7,14 @@ use alloc::vec::Vec;
 use crate::bytes::push;
 use crate::{Error, Result};
 
-/// Ranges of blocks: first, and first behind.
+/// Ranges of blocks: the first block, and the first one after the range.
 #[derive(Default)]
 pub struct Zones {
     ranges: Vec<(u64, u64)>,
 }
 
 impl Zones {
-    /// Adds a range. [`Zones::finish`] follows the last.
+    /// Adds a range. [`Zones::finish`] is called after the last.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
@@ -28,10 +28,10 @@ impl Zones {
         Ok(())
     }
 
-    /// Puts the ranges in order.
+    /// Sorts the ranges.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] where two have the same block.
+    /// [`Error::Corrupt`] if two contain the same block.
     pub fn finish(&mut self) -> Result<()> {
         self.ranges.sort_unstable();
         let overlap = |pair: &[(u64, u64)]| pair[0].1 > pair[1].0;

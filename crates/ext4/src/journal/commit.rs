@@ -1,7 +1,7 @@
-//! Commit writes the running transaction to the journal. Checkpoint writes what the journal has to
-//! its place, and empties the journal.
+//! Commit writes the running transaction to the journal. Checkpoint writes the content of the
+//! journal to its place, and empties the journal.
 //!
-//! The journal is always written from its beginning, since a checkpoint empties it completely.
+//! The journal is always written from its start, since a checkpoint empties it completely.
 
 use alloc::vec::Vec;
 
@@ -14,7 +14,7 @@ use crate::crc::crc32c;
 use crate::{Device, Error, Fs, Result};
 
 impl Journal {
-    /// How many blocks of metadata the next transaction may have.
+    /// The maximum number of metadata blocks in the next transaction.
     fn room(&self) -> usize {
         let free = (self.length - self.head) as usize;
         // A descriptor of 1024 bytes has 61 tags; then there are the commit and revoke blocks.
@@ -58,13 +58,13 @@ impl Journal {
 }
 
 impl<D: Device> Fs<D> {
-    /// Puts all that was changed so far on the medium, so that a power cut does not undo it: the
-    /// running transaction is committed to the journal. Data of files that was written before the
-    /// call is there, too, because the device is flushed before the commit block.
+    /// Puts all changes so far on the medium, so that a power cut does not undo them: the running
+    /// transaction is committed to the journal. Data of files that was written before the call is
+    /// there, too, because the device is flushed before the commit block.
     ///
     /// # Errors
     /// [`Error::Io`]; the file system is read-only from then on. [`Error::NoMemory`]: nothing is
-    /// lost, and the next commit does it.
+    /// lost, and the next commit retries.
     pub fn commit(&mut self) -> Result<()> {
         if self.aborted {
             return Err(Error::Io);
@@ -87,13 +87,13 @@ impl<D: Device> Fs<D> {
         result
     }
 
-    /// The running transaction may take what is free in the journal.
+    /// Limits the running transaction to the free space in the journal.
     pub(crate) fn limit_transaction(&mut self) {
         self.store
             .set_limit(self.journal.as_ref().map_or(0, Journal::room));
     }
 
-    /// Commits, and puts everything into its place.
+    /// Commits, and writes everything to its place.
     ///
     /// # Errors
     /// Those of [`Fs::commit`].
@@ -118,8 +118,8 @@ impl<D: Device> Fs<D> {
             return Ok(());
         }
         self.store.write_back()?;
-        // Until this is there, the transactions may be replayed: the next one is written over them
-        // after the flush, and blocks that are freed are revoked.
+        // Until this is on the medium, the transactions may be replayed: the next one overwrites
+        // them after the flush, and freed blocks are revoked.
         self.write_journal_superblock(journal, 0)?;
         self.store.device.flush()?;
         self.store.emptied();
@@ -200,7 +200,7 @@ impl<D: Device> Fs<D> {
                     flags |= LAST;
                 }
                 if be32_at(data, 0) == MAGIC {
-                    // It would be taken for a block of the journal itself.
+                    // Otherwise it would be taken for a block of the journal itself.
                     let mut data = crate::bytes::copy(data)?;
                     put_be32(&mut data, 0, 0);
                     flags |= ESCAPED;

@@ -13,15 +13,15 @@ use crate::inode::{REGULAR, TYPE};
 use crate::{Device, Error, Fs, Result};
 
 const MAGIC: u32 = 0xc03b_3998;
-/// Bytes of the header of every block that is not data.
+/// The size in bytes of the header of every block except data.
 const HEADER: usize = 12;
-/// Bytes of the checksum at the end of blocks.
+/// The size of the checksum at the end of blocks in bytes.
 const TAIL: usize = 4;
 const UUID: usize = 16;
-/// Bytes of the superblock of the journal.
+/// The size of the journal's superblock in bytes.
 const SUPERBLOCK: usize = 1024;
 const SUPERBLOCK_SUM: usize = 0xfc;
-/// Where the number of an error is that ended its use.
+/// The offset of the number of the error that ended its use.
 const FAILURE: usize = 0x20;
 const CHECKSUM_TYPE: usize = 0x50;
 const CRC32C: u8 = 4;
@@ -42,23 +42,23 @@ const ESCAPED: u32 = 1;
 const SAME_UUID: u32 = 2;
 const LAST: u32 = 8;
 
-/// The smallest journal that Linux makes or takes, in blocks.
+/// The smallest journal that Linux creates or accepts, in blocks.
 const SHORTEST: u32 = 1024;
 
-/// The longest that mke2fs makes, in blocks: what is kept of where they are is bounded.
+/// The largest journal that mke2fs creates, in blocks, which limits the memory for its location.
 const LONGEST: u32 = 10_240_000;
 
-/// So many bytes of it are used for writing: what waits for a checkpoint is in memory.
+/// The number of bytes used for writing: everything that waits for a checkpoint is in memory.
 const USED: usize = 32 << 20;
 
-/// Where the journal is and what it does next.
+/// The location of the journal, and its state.
 pub struct Journal {
     superblock: Vec<u8>,
-    /// Where its blocks are.
+    /// The location of its blocks.
     runs: Vec<Extent>,
     length: u32,
     first: u32,
-    /// The block that is written next.
+    /// The block to write next.
     head: u32,
     /// The number of the next transaction.
     sequence: u32,
@@ -71,8 +71,8 @@ impl Journal {
         self.features & (HAS_CSUM_V2 | HAS_CSUM_V3) != 0
     }
 
-    /// Bytes of a tag. Version 2 of checksums has tags of an odd size, as `journal_tag_bytes` of
-    /// Linux computes them.
+    /// The size of a tag in bytes. Version 2 of checksums has tags of an odd size, as Linux's
+    /// `journal_tag_bytes` computes it.
     fn tag_size(&self) -> usize {
         if self.features & HAS_CSUM_V3 != 0 {
             return 16;
@@ -89,14 +89,14 @@ impl Journal {
         }
     }
 
-    /// Whether the file system failed when it was mounted last; not any more.
+    /// Whether the file system failed when it was last mounted; clears the error.
     pub fn take_error(&mut self) -> bool {
         let failed = be32_at(&self.superblock, FAILURE) != 0;
         put_be32(&mut self.superblock, FAILURE, 0);
         failed
     }
 
-    /// The disk block of a block of the journal.
+    /// The disk block of a block in the journal.
     fn place(&self, block: u32) -> Result<u64> {
         let after = self.runs.partition_point(|run| run.logical <= block);
         let run = after.checked_sub(1).and_then(|run| self.runs.get(run));
@@ -187,8 +187,8 @@ impl<D: Device> Fs<D> {
         Ok(journal)
     }
 
-    /// The empty journal gets the features with which it is written, and the length: the end of a
-    /// long one is never reached.
+    /// Sets the features of the empty journal for writing, and its length: the end of a long one is
+    /// never used.
     pub(crate) fn prepare_journal(&mut self, journal: &mut Journal) -> Result<()> {
         let most = (USED / self.geometry.block_size) as u32;
         journal.length = journal.length.min(most.max(SHORTEST));
@@ -211,21 +211,21 @@ impl<D: Device> Fs<D> {
         }
         journal.features = features;
         put_be32(&mut journal.superblock, 0x28, features);
-        // Sums over whole transactions, of the time before version 2.
+        // Checksums of whole transactions, which existed before version 2.
         put_be32(&mut journal.superblock, 0x24, 0);
         self.write_journal_superblock(journal, 0)?;
         self.store.device.flush()
     }
 
-    /// Says in the journal that the file system failed.
+    /// Records in the journal that the file system has failed.
     pub(crate) fn write_journal_error(&mut self, journal: &mut Journal) -> Result<()> {
-        // Linux stores the negative number of EIO.
+        // Linux stores EIO as a negative number.
         put_be32(&mut journal.superblock, FAILURE, -5i32 as u32);
         self.store_journal_superblock(journal)?;
         self.store.device.flush()
     }
 
-    /// Says where the transactions begin that are not in their places; 0 for none.
+    /// Records where the transactions begin that are not in their places yet; 0 if there are none.
     fn write_journal_superblock(&mut self, journal: &mut Journal, start: u32) -> Result<()> {
         let before = [0x18, 0x1c].map(|at| be32_at(&journal.superblock, at));
         let set = |journal: &mut Journal, [sequence, start]: [u32; 2]| {
@@ -236,7 +236,7 @@ impl<D: Device> Fs<D> {
         set(journal, [sequence, start]);
         let done = self.store_journal_superblock(journal);
         if done.is_err() {
-            // What is stored next, an error perhaps, says what the medium has.
+            // If something else is stored next, such as an error, it must match the medium.
             set(journal, before);
         }
         done

@@ -1,4 +1,5 @@
-//! Replay: transactions that were committed but not written to their places are written there.
+//! Replay: writes transactions that were committed, but not written to their places, to those
+//! places.
 
 use alloc::vec::Vec;
 
@@ -14,28 +15,28 @@ use crate::{Device, Error, Fs, Result};
 
 const COMMIT_SUM: usize = 0x10;
 
-/// A block that the journal has.
+/// A block in the journal.
 struct Logged {
     sequence: u32,
-    /// Where it belongs.
+    /// Its place on the disk.
     target: u64,
-    /// Where it is in the journal.
+    /// Its block in the journal.
     source: u32,
     escaped: bool,
     sum: u32,
 }
 
-/// What the whole transactions of a journal say.
+/// The content of the complete transactions in a journal.
 #[derive(Default)]
 struct Log {
     blocks: Vec<Logged>,
-    /// For each of them, the last transaction that revokes it. A block that was not logged before
-    /// needs no revocation, so this takes no more than the journal.
+    /// By block, the last transaction that revokes it. A block that was not logged before needs no
+    /// revocation, so this takes no more memory than the journal.
     revoked: HashMap<u64, Option<u32>>,
 }
 
 impl Log {
-    /// Takes over the blocks of a transaction that is whole.
+    /// Adds the blocks of a complete transaction.
     fn take(&mut self, blocks: &mut Vec<Logged>) -> Result<()> {
         self.revoked.try_reserve(blocks.len())?;
         for logged in blocks.iter() {
@@ -47,7 +48,7 @@ impl Log {
     }
 }
 
-/// Whether a transaction is at or after another; their numbers wrap.
+/// Whether a transaction is not before another; their numbers wrap around.
 fn not_before(one: u32, other: u32) -> bool {
     one.wrapping_sub(other) as i32 >= 0
 }
@@ -61,7 +62,7 @@ impl Journal {
         }
     }
 
-    /// The tags of a descriptor, whose data follows at `source`; also where the data ends.
+    /// The tags of a descriptor, whose data starts at `source`, and the end of the data.
     fn tags(&self, block: &[u8], sequence: u32, mut source: u32) -> Result<(Vec<Logged>, u32)> {
         let size = self.tag_size();
         let end = block.len() - if self.checksums() { TAIL } else { 0 };
@@ -138,7 +139,7 @@ impl Journal {
         !self.checksums() || be32_at(block, COMMIT_SUM) == crc32c(sum, &block[COMMIT_SUM + 4..])
     }
 
-    /// Whether a block of data is what its tag says.
+    /// Whether a block of data matches its tag.
     fn is_data_sound(&self, block: &[u8], logged: &Logged) -> bool {
         let sum = crc32c(crc32c(self.seed, &logged.sequence.to_be_bytes()), block);
         if !self.checksums() {
@@ -152,22 +153,23 @@ impl Journal {
 }
 
 impl<D: Device> Fs<D> {
-    /// Replays the journal and makes it empty. The flag in the superblock that says that it must be
-    /// replayed is left to the caller.
+    /// Replays the journal and empties it. The caller updates the flag in the superblock that
+    /// requests a replay.
     pub(crate) fn replay(&mut self, journal: &mut Journal) -> Result<()> {
         let start = be32_at(&journal.superblock, 0x1c);
         if start != 0 {
             let log = self.scan(journal, start)?;
             self.write_log(journal, &log)?;
             self.store.device.flush()?;
-            // One number is left out: of its transaction the journal may have a beginning.
+            // Skip one number, since the journal may contain the start of a transaction with that
+            // number.
             journal.sequence = journal.sequence.wrapping_add(1);
         }
         self.write_journal_superblock(journal, 0)?;
         self.store.device.flush()
     }
 
-    /// Reads the transactions from `start` on, up to the first that is not whole.
+    /// Reads the transactions from `start` on, up to the first incomplete one.
     fn scan(&mut self, journal: &mut Journal, start: u32) -> Result<Log> {
         let mut log = Log::default();
         let (mut blocks, mut revokes) = (Vec::new(), Vec::new());
