@@ -4,32 +4,32 @@ use crate::ethernet::{self, Mac};
 use crate::{Malformed, half};
 use core::net::Ipv4Addr;
 
-/// Bytes of a packet.
+/// The length of a packet in bytes.
 pub const LENGTH: usize = 28;
-/// Ethernet, IPv4, and how long their addresses are.
+/// Ethernet, IPv4, and the lengths of their addresses.
 const KINDS: [u8; 6] = [0, 1, 8, 0, 6, 4];
 
-/// What a packet is for.
+/// The purpose of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Who has the target's address?
+    /// Asks which card has the target's address.
     Request = 1,
-    /// The sender has.
+    /// Says that the sender has it.
     Reply = 2,
 }
 
 /// A packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// What it is for.
+    /// The purpose of the packet.
     pub operation: Operation,
-    /// The sender's card.
+    /// The card of the sender.
     pub sender: Mac,
-    /// The sender's address: unspecified in a probe whether it is free.
+    /// The address of the sender; unspecified in a probe that checks if an address is free.
     pub sender_ip: Ipv4Addr,
-    /// The receiver's card, in a reply.
+    /// The card of the receiver, in a reply.
     pub target: Mac,
-    /// The address that is asked for.
+    /// The requested address.
     pub target_ip: Ipv4Addr,
 }
 
@@ -37,7 +37,8 @@ impl Packet {
     /// Reads a packet.
     ///
     /// # Errors
-    /// It is short, of other kinds of addresses, of another operation, or its sender cannot be one.
+    /// The packet is short, has other address kinds or another operation, or has an impossible
+    /// sender.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let packet = bytes.first_chunk::<LENGTH>().ok_or(Malformed)?;
         let operation = match half(packet, 6) {
@@ -63,7 +64,7 @@ impl Packet {
         }
     }
 
-    /// The packet's bytes.
+    /// Encodes the packet.
     pub fn bytes(&self) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
         bytes[..6].copy_from_slice(&KINDS);
@@ -75,7 +76,7 @@ impl Packet {
         bytes
     }
 
-    /// The reply of `own`, which has the address that is asked for.
+    /// The reply from `own`, the card that has the requested address.
     pub fn reply(&self, own: Mac) -> Self {
         Packet {
             operation: Operation::Reply,
@@ -86,7 +87,7 @@ impl Packet {
         }
     }
 
-    /// The frame that carries it to `to`.
+    /// The frame that carries the packet to `to`.
     pub fn frame(&self, to: Mac) -> [u8; ethernet::HEADER + LENGTH] {
         let mut frame = [0; ethernet::HEADER + LENGTH];
         frame[..ethernet::HEADER].copy_from_slice(&ethernet::header(

@@ -7,7 +7,7 @@ use core::net::IpAddr;
 pub struct Sum(u64);
 
 impl Sum {
-    /// Nothing.
+    /// An empty sum.
     pub const fn new() -> Self {
         Sum(0)
     }
@@ -22,8 +22,8 @@ impl Sum {
         Sum(sum + u64::from(protocol) + length as u64)
     }
 
-    /// With bytes that begin at an even place; an odd one at the end counts as one with a zero
-    /// behind it. Up to 16 GiB of them do not overflow.
+    /// Adds bytes that begin at an even place; an odd last byte is padded with a zero byte. Up to
+    /// 16 GiB of them do not overflow.
     pub fn with(self, bytes: &[u8]) -> Self {
         let (words, rest) = bytes.as_chunks::<4>();
         let sum = words.iter().fold(self.0, |sum, &word| {
@@ -35,7 +35,8 @@ impl Sum {
         Sum(sum + u64::from(u32::from_be_bytes(last)))
     }
 
-    /// The sum in 16 bits: what a device that is to finish the checksum wants in its place.
+    /// The sum in 16 bits, as a device expects it in the checksum field if it finishes the
+    /// checksum.
     pub fn folded(self) -> u16 {
         let mut sum = self.0;
         while sum >> 16 != 0 {
@@ -44,7 +45,7 @@ impl Sum {
         sum as u16
     }
 
-    /// The checksum: 0 over bytes that hold a right one.
+    /// The checksum; it is 0 over bytes that contain a correct one.
     pub fn checksum(self) -> u16 {
         !self.folded()
     }
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// RFC 1071, 3: an example.
+    /// The example of RFC 1071, 3.
     #[test]
     fn example() {
         let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
@@ -71,7 +72,7 @@ mod tests {
                 let sum = sum + (u32::from(pair[0]) << 8) + pair.get(1).map_or(0, |&low| low.into());
                 (sum & 0xffff) + (sum >> 16)
             });
-            // Zero has two forms.
+            // Zero has two representations.
             let folded = u32::from(Sum::new().with(&bytes).folded());
             prop_assert_eq!(folded % 0xffff, sum % 0xffff);
         }

@@ -3,7 +3,7 @@
 use crate::{Malformed, half};
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-/// Bytes of a header.
+/// The length of a header in bytes.
 pub const HEADER: usize = 14;
 /// Kinds of frames (`ETH_P_`).
 pub const IPV4: u16 = 0x0800;
@@ -12,43 +12,43 @@ pub const ARP: u16 = 0x0806;
 /// IPv6.
 pub const IPV6: u16 = 0x86dd;
 
-/// An address of the link.
+/// A link-layer address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {
-    /// All of the link.
+    /// The broadcast address.
     pub const BROADCAST: Mac = Mac([0xff; 6]);
 
-    /// Whether it is of several cards, or of all.
+    /// Whether the address is a multicast or the broadcast address.
     pub fn is_multicast(self) -> bool {
         self.0[0] & 1 != 0
     }
 
-    /// Whether it can be that of a card.
+    /// Whether the address can be that of a card.
     pub fn is_unicast(self) -> bool {
         !self.is_multicast() && self != Mac::default()
     }
 
-    /// The address of a group (RFC 1112).
+    /// The address of an IPv4 multicast group (RFC 1112).
     pub fn of_group_v4(group: Ipv4Addr) -> Self {
         let [_, b, c, d] = group.octets();
         Mac([0x01, 0x00, 0x5e, b & 0x7f, c, d])
     }
 
-    /// The address of a group (RFC 2464).
+    /// The address of an IPv6 multicast group (RFC 2464).
     pub fn of_group_v6(group: Ipv6Addr) -> Self {
         let [.., a, b, c, d] = group.octets();
         Mac([0x33, 0x33, a, b, c, d])
     }
 
-    /// The interface's half of addresses that a host makes for itself (RFC 4291, A).
+    /// The interface identifier of addresses that a host generates for itself (RFC 4291, A).
     pub fn interface_identifier(self) -> [u8; 8] {
         let [a, b, c, d, e, f] = self.0;
         [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
     }
 
-    /// The address of IPv6 that reaches this card on its link (RFC 4291, 2.5.6).
+    /// The IPv6 link-local address of this card (RFC 4291, 2.5.6).
     pub fn link_local(self) -> Ipv6Addr {
         let mut octets = [0; 16];
         octets[..2].copy_from_slice(&[0xfe, 0x80]);
@@ -60,13 +60,13 @@ impl Mac {
 /// A frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Where to.
+    /// The destination.
     pub destination: Mac,
-    /// Where from.
+    /// The source.
     pub source: Mac,
-    /// What it carries.
+    /// The kind of the payload.
     pub kind: u16,
-    /// What it carries; padding may follow.
+    /// The payload; padding may follow.
     pub payload: &'a [u8],
 }
 
@@ -74,7 +74,7 @@ impl<'a> Frame<'a> {
     /// Reads a frame.
     ///
     /// # Errors
-    /// It is shorter than a header.
+    /// The frame is shorter than a header.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (header, payload) = bytes.split_first_chunk::<HEADER>().ok_or(Malformed)?;
         let [destination @ .., _, _, _, _, _, _, _, _] = *header;
@@ -88,7 +88,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The header of a frame.
+/// Makes the header of a frame.
 pub fn header(destination: Mac, source: Mac, kind: u16) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     header[..6].copy_from_slice(&destination.0);

@@ -8,89 +8,89 @@ use core::net::IpAddr;
 use deadlines::{Deadlines, Ticket};
 use hash_table::HashMap;
 
-/// Bytes of all datagrams that wait for fragments, roughly (`net.ipv4.ipfrag_high_thresh`). Where
-/// there would be more, the oldest ones go.
+/// The limit on bytes in incomplete datagrams, roughly (`net.ipv4.ipfrag_high_thresh`). Beyond it,
+/// the oldest datagrams are dropped.
 pub const MOST_BYTES: usize = 4 << 20;
-/// Fragments of a datagram: 64 KiB in packets of 576 bytes are fewer.
+/// The most fragments of a datagram: 64 KiB in packets of 576 bytes need fewer.
 pub const MOST_PIECES: usize = 128;
 /// The most bytes of a datagram's payload.
 const MOST_PAYLOAD: usize = 65535;
-/// How long a datagram waits (`net.ipv4.ipfrag_time`), over IPv6 (`net.ipv6.ip6frag_time`).
+/// How long a datagram waits (`net.ipv4.ipfrag_time`), also over IPv6 (`net.ipv6.ip6frag_time`).
 const PATIENCE: u64 = 30 * SECOND;
 const PATIENCE_V6: u64 = 60 * SECOND;
-/// What a datagram and a piece of it cost beside their bytes.
+/// The overhead of a datagram, and of a piece, beyond their bytes.
 const COST: usize = 320;
 const PIECE_COST: usize = 64;
 
 /// What the fragments of a datagram have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// Where from.
+    /// The source.
     pub source: IpAddr,
-    /// Where to.
+    /// The destination.
     pub destination: IpAddr,
-    /// The sender's number of the datagram.
+    /// The identification that the sender gave the datagram.
     pub number: u32,
-    /// IPv4: the protocol. 0 for IPv6.
+    /// The protocol for IPv4, 0 for IPv6.
     pub protocol: u8,
-    /// The interface that they came through.
+    /// The interface on which the fragments arrived.
     pub interface: u32,
 }
 
 /// A fragment.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece<'a> {
-    /// What stands before the payload: of the first, it is kept.
+    /// The headers before the payload; those of the first fragment are kept.
     pub header: &'a [u8],
-    /// Where the payload has its place.
+    /// The offset of this payload in the datagram's.
     pub offset: usize,
-    /// Whether more follows.
+    /// Whether more fragments follow.
     pub more: bool,
     /// The payload.
     pub payload: &'a [u8],
 }
 
-/// What became of a fragment.
+/// The result of taking a fragment.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// The datagram waits for others.
+    /// The datagram is incomplete.
     Waits,
-    /// The datagram is whole: the header of its first fragment, and behind it the payload, which
-    /// begins at this place.
+    /// The datagram is complete: the header of its first fragment, then the payload, which begins
+    /// at this place.
     Whole(Vec<u8>, usize),
-    /// The fragment is lost, and perhaps the others of its datagram.
+    /// The fragment was dropped, and perhaps the rest of its datagram.
     Lost,
 }
 
 struct Datagram {
     header: Vec<u8>,
-    /// By their places, without overlap.
+    /// Sorted by offset, without overlap.
     pieces: Vec<(usize, Vec<u8>)>,
-    /// Bytes of payload that are there, and all, once the last fragment is.
+    /// The bytes received so far, and the total once the last fragment has arrived.
     have: usize,
     total: Option<usize>,
     cost: usize,
     ticket: Ticket,
 }
 
-/// The datagrams.
+/// The incomplete datagrams.
 pub struct Fragments<S> {
     all: HashMap<Key, Datagram, S>,
     due: Deadlines<Key>,
     bytes: usize,
 }
 
-/// A datagram that was not whole in time.
+/// A datagram that was not completed in time.
 #[derive(Debug)]
 pub struct Expired {
     /// What its fragments had in common.
     pub key: Key,
-    /// The first fragment, if it came: its sender is to be told (Time Exceeded, code 1).
+    /// The first fragment, if it arrived: its sender is notified (Time Exceeded, code 1).
     pub first: Option<Vec<u8>>,
 }
 
 impl<S: BuildHasher> Fragments<S> {
-    /// None.
+    /// An empty table.
     pub const fn new(hasher: S) -> Self {
         Fragments {
             all: HashMap::with_hasher(hasher),
@@ -99,12 +99,12 @@ impl<S: BuildHasher> Fragments<S> {
         }
     }
 
-    /// Bytes that wait, roughly.
+    /// The bytes in incomplete datagrams, roughly.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// When [`Self::expire`] is to be called.
+    /// When [`Self::expire`] must be called.
     pub fn next_timer(&self) -> Option<u64> {
         self.due.first()
     }
@@ -200,7 +200,7 @@ impl<S: BuildHasher> Fragments<S> {
         oldest.is_some_and(|key| self.remove(&key).is_some())
     }
 
-    /// Gives up a datagram that has waited for too long.
+    /// Drops a datagram that has waited for too long.
     pub fn expire(&mut self, now: u64) -> Option<Expired> {
         let key = self.due.take_due(now)?;
         let gone = self.remove(&key)?;
@@ -211,9 +211,9 @@ impl<S: BuildHasher> Fragments<S> {
 }
 
 enum Fit {
-    /// It is there already.
+    /// The same bytes are there already.
     Twice,
-    /// It contradicts what is there.
+    /// It contradicts the bytes that are there.
     Never,
     /// Its place among the pieces.
     At(usize),
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!((all.bytes(), all.next_timer()), (0, None));
     }
 
-    /// Each of these ends the datagram: what comes after it does not complete it.
+    /// Each of these ends the datagram: later fragments do not complete it.
     #[test]
     fn contradictions() {
         for bad in [
@@ -372,8 +372,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes: a whole datagram is one of the sender's if it sends no other, and
-        /// what is counted is what there is.
+        /// For any pieces: a completed datagram is the sender's if it sends no other, and the
+        /// counters match the contents.
         #[test]
         fn any_pieces(pieces in proptest::collection::vec((0usize..12, 1usize..4, any::<bool>()), 0..60)) {
             let mut all = fragments();

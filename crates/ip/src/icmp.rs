@@ -7,9 +7,9 @@ use crate::{Malformed, NoMemory, SECOND, protocol, v4, v6, word};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-/// Bytes of a message's head.
+/// The length of a message's header in bytes.
 pub const HEAD: usize = 8;
-/// Kinds of messages.
+/// Message kinds of ICMP.
 pub const ECHO_REPLY: u8 = 0;
 /// See above.
 pub const UNREACHABLE: u8 = 3;
@@ -21,7 +21,7 @@ pub const ECHO: u8 = 8;
 pub const TIME_EXCEEDED: u8 = 11;
 /// See above.
 pub const PARAMETER_PROBLEM: u8 = 12;
-/// Kinds of messages of ICMPv6.
+/// Message kinds of ICMPv6.
 pub const UNREACHABLE_V6: u8 = 1;
 /// See above.
 pub const TOO_BIG_V6: u8 = 2;
@@ -39,11 +39,11 @@ pub const PROTOCOL: u8 = 2;
 pub const PORT: u8 = 3;
 /// See above: the packet was too big, and must not be fragmented.
 pub const FRAGMENTATION_NEEDED: u8 = 4;
-/// The most bytes of a packet with a report.
+/// The most bytes of a packet that carries a report.
 const MOST: usize = 576;
 const MOST_V6: usize = v6::LEAST_MTU;
 
-/// Whether a message of ICMP, or ICMPv6, is a report, about which there are none.
+/// Whether a message of ICMP or ICMPv6 is a report; there are no reports about reports.
 pub fn is_report(kind: u8, v4: bool) -> bool {
     match v4 {
         true => matches!(
@@ -68,7 +68,7 @@ pub fn seal(message: &mut [u8], source: IpAddr, destination: IpAddr) {
     message[2..4].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Whether a message is long enough, and its checksum is right.
+/// Whether a message is long enough and has a correct checksum.
 pub fn is_sound(message: &[u8], source: IpAddr, destination: IpAddr) -> bool {
     let start = match source {
         IpAddr::V4(_) => Sum::new(),
@@ -77,7 +77,7 @@ pub fn is_sound(message: &[u8], source: IpAddr, destination: IpAddr) -> bool {
     message.len() >= HEAD && start.with(message).checksum() == 0
 }
 
-/// The reply to an echo request, which must be sound; without its checksum.
+/// The reply to a valid echo request, without its checksum.
 ///
 /// # Errors
 /// There is no memory.
@@ -89,8 +89,8 @@ pub fn reply(request: &[u8], v4: bool) -> Result<Vec<u8>, NoMemory> {
     Ok(reply)
 }
 
-/// Whether a packet (all of it, no padding) may be reported about: it is no report itself, and for
-/// one host from one host. `broadcast`: it was for all of a link.
+/// Whether a report may be sent about a packet (all of it, no padding): it is no report itself, and
+/// goes from one host to one host. `broadcast`: its frame was a broadcast.
 pub fn may_report(packet: &[u8], broadcast: bool) -> bool {
     let Some(inner) = Inner::parse(packet) else {
         return false;
@@ -113,7 +113,7 @@ pub fn may_report(packet: &[u8], broadcast: bool) -> bool {
     one && !own && !inner.is_later && !is_about_report
 }
 
-/// A report about a packet: its head and the packet's beginning; without its checksum.
+/// A report about a packet: a header and the beginning of the packet, without the checksum.
 ///
 /// # Errors
 /// There is no memory.
@@ -128,26 +128,26 @@ pub fn error([kind, code]: [u8; 2], info: u32, packet: &[u8]) -> Result<Vec<u8>,
     crate::copy(&[&[kind, code, 0, 0, a, b, c, d], quoted])
 }
 
-/// The packet that a report is about, as far as it is quoted.
+/// The packet that a report is about, as far as the report quotes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inner {
-    /// Where from: this host.
+    /// The source, which is this host.
     pub source: IpAddr,
-    /// Where to.
+    /// The destination.
     pub destination: IpAddr,
-    /// What it carried, and from which place on.
+    /// The protocol of its payload, and the payload's offset.
     pub protocol: u8,
     /// See above.
     pub at: usize,
-    /// Its whole length.
+    /// Its total length.
     pub length: usize,
-    /// A fragment that is not the first.
+    /// Whether it is a fragment other than the first.
     pub is_later: bool,
 }
 
 impl Inner {
-    /// Reads the beginning of a packet. Its length may be more than there is, and its checksum is
-    /// not looked at.
+    /// Reads the beginning of a packet. Its length may exceed the bytes given, and its checksum is
+    /// ignored.
     pub fn parse(packet: &[u8]) -> Option<Self> {
         match packet.first()? >> 4 {
             4 => {
@@ -178,7 +178,7 @@ impl Inner {
                 };
                 let mut last = false;
                 let mut next = (fixed[6], v6::HEADER);
-                // The headers before a fragment's, and those behind it.
+                // The headers before the fragment header, then those after it.
                 for _ in 0..2 {
                     match v6::carried(packet, next.0, next.1, 0, last).ok()? {
                         Carried::Protocol { protocol, at } => {
@@ -206,11 +206,11 @@ impl Inner {
 /// A report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report<'a> {
-    /// The kind of message, and its code.
+    /// The kind of the message, and its code.
     pub kind: u8,
     /// See above.
     pub code: u8,
-    /// The last word of its head.
+    /// The last word of its header.
     pub info: u32,
     /// The packet that it is about.
     pub inner: Inner,
@@ -219,14 +219,14 @@ pub struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Reads a report, which must be sound.
+    /// Reads a report that is valid as a message.
     ///
     /// # Errors
-    /// It is none, or quotes less of the packet than names whose it was.
+    /// It is no report, or quotes too little of the packet to identify its sender.
     pub fn parse(message: &'a [u8], v4: bool) -> Result<Self, Malformed> {
         let (head, quoted) = message.split_first_chunk::<HEAD>().ok_or(Malformed)?;
         let inner = Inner::parse(quoted).ok_or(Malformed)?;
-        // Eight bytes of what it carried (RFC 792): the ports, and TCP's sequence number.
+        // Eight bytes of the payload (RFC 792): the ports, and TCP's sequence number.
         let is_whole = quoted.len() >= inner.at + 8 && inner.source.is_ipv4() == v4;
         match is_report(head[0], v4) && is_whole && !inner.is_later {
             true => Ok(Report {
@@ -240,7 +240,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// What packets the path takes, if it says so; 0 if a router does not say what it takes.
+    /// The path MTU that the report names, if it is about size; 0 if the router names none.
     pub fn too_big(&self) -> Option<u32> {
         match (self.inner.source, self.kind, self.code) {
             (IpAddr::V4(_), UNREACHABLE, FRAGMENTATION_NEEDED) => Some(self.info & 0xffff),
@@ -250,10 +250,10 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Lets so many messages go and no more: about a thousand a second, fifty at once
-/// (`net.ipv4.icmp_msgs_per_sec`, `net.ipv4.icmp_msgs_burst`). How many exactly nobody foresees: a
-/// stranger who uses them up and asks for one more would learn which ports are open, by what this
-/// machine still says to others (CVE-2020-25705).
+/// Limits the rate of messages: about a thousand a second, with bursts of fifty
+/// (`net.ipv4.icmp_msgs_per_sec`, `net.ipv4.icmp_msgs_burst`). The exact limit is random: an
+/// attacker who exhausts a known limit could find open ports by whether this machine still answers
+/// others (CVE-2020-25705).
 #[derive(Clone, Copy, Debug)]
 pub struct Limiter {
     tokens: u64,
@@ -264,7 +264,7 @@ const BURST: u64 = 50;
 const PACE: u64 = SECOND / 1000;
 
 impl Limiter {
-    /// Nothing was sent.
+    /// A limiter with nothing sent yet.
     pub const fn new() -> Self {
         Limiter {
             tokens: BURST,
@@ -272,7 +272,7 @@ impl Limiter {
         }
     }
 
-    /// Whether a message may go at `now`, which then counts as 0 to 2, by a number that is drawn.
+    /// Whether a message may be sent at `now`; it counts as 0 to 2, depending on a random number.
     pub fn allows(&mut self, now: u64, drawn: u64) -> bool {
         let earned = now.saturating_sub(self.since) / PACE;
         if self.tokens + earned >= BURST {
@@ -369,7 +369,7 @@ mod tests {
         assert!(Report::parse(&message, false).is_err());
         let message = error([UNREACHABLE, FRAGMENTATION_NEEDED], 1400, &sent).unwrap();
         assert_eq!(Report::parse(&message, true).unwrap().too_big(), Some(1400));
-        // Too little of the packet.
+        // Too little of the packet is quoted.
         assert!(Report::parse(&message[..HEAD + 27], true).is_err());
         assert!(Report::parse(&message[..HEAD + 28], true).is_ok());
         let long = v4_packet(17, HERE, THERE, &[0; 2000]);
@@ -398,7 +398,7 @@ mod tests {
         assert!(Report::parse(&error([3, 1], 0, &sent).unwrap(), false).is_err());
     }
 
-    /// There are no reports about reports, to several, or from nobody.
+    /// There are no reports about reports, to groups, or to an unspecified source.
     #[test]
     fn no_reports() {
         let quiet = |protocol, source, destination, rest: &[u8]| {
@@ -424,7 +424,7 @@ mod tests {
         let at = |step| 6 * SECOND + step * SECOND / 4000;
         let second = (0..4000u64).filter(|&step| limiter.allows(at(step), 1));
         assert!((1000..=1050).contains(&second.count()));
-        // An earlier time is no error.
+        // An earlier time is not an error.
         limiter.allows(0, 1);
     }
 

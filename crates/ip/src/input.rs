@@ -7,12 +7,12 @@ use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::net::IpAddr;
 
-/// The bytes of a packet: those that came, or what fragments were put together to.
+/// The bytes of a packet, as received or reassembled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bytes<'a> {
-    /// Those of the frame.
+    /// Bytes of the frame.
     Frame(&'a [u8]),
-    /// Those of several.
+    /// Bytes reassembled from several frames.
     Made(Vec<u8>),
 }
 
@@ -26,75 +26,75 @@ impl Bytes<'_> {
     }
 }
 
-/// A packet that is whole.
+/// A complete packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// All of it, from its header on.
+    /// The whole packet, from its header on.
     pub bytes: Bytes<'a>,
-    /// Where from.
+    /// The source.
     pub source: IpAddr,
-    /// Where to.
+    /// The destination.
     pub destination: IpAddr,
-    /// What it carries.
+    /// The protocol of the payload.
     pub protocol: u8,
-    /// From which place on.
+    /// The offset of the payload.
     pub at: usize,
-    /// How many hops it had left.
+    /// The remaining hop limit.
     pub hops: u8,
-    /// Its class, or type of service.
+    /// The traffic class, or type of service.
     pub class: u8,
-    /// IPv6: where its protocol is named, for a report that nobody knows it.
+    /// For IPv6, the offset of the protocol's number, for a report that the protocol is unknown.
     pub named_at: usize,
 }
 
 impl Packet<'_> {
-    /// What it carries.
+    /// The payload.
     pub fn payload(&self) -> &[u8] {
         &self.bytes.as_slice()[self.at..]
     }
 }
 
-/// What became of a frame's payload.
+/// The result of receiving a frame's payload.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received<'a> {
-    /// It is a packet, or the last part of one.
+    /// A packet, perhaps completed by this fragment.
     Packet(Packet<'a>),
-    /// It is a part, and waits for others.
+    /// A fragment of an incomplete packet.
     Waits,
-    /// It is damaged, or from an address that nobody has.
+    /// The packet is damaged, or its source address is impossible.
     Damaged,
-    /// A part was lost, for want of room or because it contradicts the others.
+    /// A fragment was dropped, for lack of room or because it contradicts others.
     LostPart,
-    /// The sender is to be told (Parameter Problem): the code, the place, the packet, and whether
-    /// also where the packet was for several.
+    /// The sender must be notified (Parameter Problem), with the code, the offset, the packet, and
+    /// whether this also applies to multicast packets.
     Problem {
         /// The code.
         code: u8,
-        /// The place in the packet.
+        /// The offset in the packet.
         at: usize,
         /// The packet.
         packet: &'a [u8],
-        /// Also where it was for several.
+        /// Whether to report even if the packet was multicast.
         also_of_groups: bool,
     },
 }
 
-/// The way in.
+/// The receive path.
 pub struct Input<S> {
-    /// The datagrams that wait for fragments.
+    /// The incomplete datagrams.
     pub fragments: Fragments<S>,
 }
 
 impl<S: BuildHasher> Input<S> {
-    /// Nothing came yet.
+    /// An input with nothing received yet.
     pub const fn new(hasher: S) -> Self {
         Input {
             fragments: Fragments::new(hasher),
         }
     }
 
-    /// Takes the payload of a frame of this kind, which came through an interface. The destination
-    /// is not looked at.
+    /// Takes the payload of a frame of this kind that arrived on an interface. The destination is
+    /// ignored.
     pub fn receive<'a>(
         &mut self,
         now: u64,
@@ -214,7 +214,7 @@ impl<S: BuildHasher> Input<S> {
             payload: &bytes[at..],
         };
         let whole = match fragment.offset == 0 && !fragment.more {
-            // It is all of its datagram, whatever else has its number (RFC 6946).
+            // This fragment is the whole datagram, whatever others have its number (RFC 6946).
             true => match crate::copy(&[piece.header, piece.payload]) {
                 Ok(whole) => whole,
                 Err(_) => return Received::LostPart,
@@ -229,7 +229,7 @@ impl<S: BuildHasher> Input<S> {
     }
 }
 
-/// Makes the header of the first fragment one of the whole packet.
+/// Turns the header of the first fragment into that of the whole packet.
 fn whole_v4(bytes: &mut [u8], start: usize) {
     let length = (bytes.len() as u16).to_be_bytes();
     bytes[2..4].copy_from_slice(&length);
@@ -239,7 +239,8 @@ fn whole_v4(bytes: &mut [u8], start: usize) {
     bytes[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The same for IPv6: `next` takes the place of the fragment's header. `None` for what is lost.
+/// The same for IPv6: `next` takes the place of the fragment's header. `None` if the packet is
+/// dropped.
 fn whole_v6<'a>(
     mut bytes: Vec<u8>,
     next: u8,
@@ -250,7 +251,7 @@ fn whole_v6<'a>(
     bytes[4..6].copy_from_slice(&length.to_be_bytes());
     *bytes.get_mut(named_at)? = next;
     let first = bytes[6];
-    // The headers before the fragment's were looked at when it came; those behind it not yet.
+    // The headers before the fragment header were checked on arrival; those after it were not.
     match v6::carried(&bytes, first, v6::HEADER, 6, false).ok()? {
         Carried::Protocol { protocol, at } => Some(Received::Packet(packet(
             Bytes::Made(bytes),
@@ -402,7 +403,7 @@ mod tests {
         }
     }
 
-    /// A header that needs those behind a fragment's: they are looked at once all is there.
+    /// A header that depends on those after a fragment header: they are checked after reassembly.
     #[test]
     fn behind_a_fragment() {
         let mut input = input();
@@ -418,7 +419,7 @@ mod tests {
             panic!("it is one");
         };
         assert_eq!((packet.payload(), packet.at), (&b"data"[..], 48));
-        // A fragment of a fragment is none.
+        // A fragment inside a fragment is rejected.
         let inner = v6::Fragment {
             next: 17,
             offset: 8,
@@ -443,7 +444,7 @@ mod tests {
     }
 
     proptest! {
-        /// Fragments in any order, doubled, with others in between, make the datagram that was cut.
+        /// Fragments in any order, duplicated and mixed with others, make the original datagram.
         #[test]
         fn put_together(
             v6 in any::<bool>(),
@@ -463,7 +464,7 @@ mod tests {
                     Received::Packet(packet) => {
                         prop_assert_eq!(packet.payload(), &payload[..]);
                         whole += 1;
-                        // What was put together is a packet.
+                        // The result is a packet.
                         let bytes = packet.bytes.as_slice().to_vec();
                         let again = Input::new(Hasher::default());
                         let mut again = again;

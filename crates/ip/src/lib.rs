@@ -42,7 +42,7 @@ pub mod v6;
 
 pub use ethernet::Mac;
 
-/// A second, in ns.
+/// One second in ns.
 pub const SECOND: u64 = 1_000_000_000;
 
 /// Protocols (`IPPROTO_`).
@@ -59,7 +59,7 @@ pub mod protocol {
     pub const UDP_LITE: u8 = 136;
 }
 
-/// The bytes are not what they should be.
+/// The bytes are not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -67,7 +67,7 @@ pub struct Malformed;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
-/// The 16 bits at `at`, in the order of the network. The bytes must be there.
+/// The 16 bits at `at`, in network order. The bytes must exist.
 pub(crate) fn half(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }

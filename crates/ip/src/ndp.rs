@@ -6,7 +6,7 @@ use crate::routes::Prefix;
 use crate::{Malformed, half, word};
 use core::net::Ipv6Addr;
 
-/// Kinds of messages.
+/// Message kinds.
 pub const ROUTER_SOLICITATION: u8 = 133;
 /// See above.
 pub const ROUTER_ADVERTISEMENT: u8 = 134;
@@ -14,12 +14,12 @@ pub const ROUTER_ADVERTISEMENT: u8 = 134;
 pub const SOLICITATION: u8 = 135;
 /// See above.
 pub const ADVERTISEMENT: u8 = 136;
-/// The hop limit of these messages: one that a router passed on has less.
+/// The hop limit of these messages; a message that passed a router has a lower one.
 pub const HOPS: u8 = 255;
-/// The most prefixes of one message that are looked at.
+/// The most prefixes that are read from one message.
 pub const MOST_PREFIXES: usize = 4;
 
-/// Options: the sender's card, the target's, a prefix, the link's MTU.
+/// Options: the source's card, the target's card, a prefix, the link's MTU.
 const SOURCE: u8 = 1;
 const TARGET: u8 = 2;
 const PREFIX: u8 = 3;
@@ -32,55 +32,55 @@ const OVERRIDE: u8 = 0x20;
 /// A prefix that a router advertises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertised {
-    /// Which.
+    /// The prefix.
     pub prefix: Prefix,
-    /// Its addresses are on the link.
+    /// Whether its addresses are on the link.
     pub on_link: bool,
-    /// Hosts may make themselves addresses of it.
+    /// Whether hosts may generate addresses with it.
     pub autonomous: bool,
-    /// For how many seconds such an address is valid; `u32::MAX` is for ever.
+    /// For how many seconds such an address is valid; `u32::MAX` is forever.
     pub valid: u32,
-    /// For how many it is preferred.
+    /// For how many seconds it is preferred.
     pub preferred: u32,
 }
 
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Who has an address?
+    /// Asks which card has an address.
     Solicitation {
         /// The address.
         target: Ipv6Addr,
-        /// The card of who asks; none where it asks whether the address is free.
+        /// The sender's card; none if the sender checks whether the address is free.
         card: Option<Mac>,
     },
-    /// I have an address.
+    /// Says that the sender has an address.
     Advertisement {
         /// The address.
         target: Ipv6Addr,
-        /// Its card, if it is named.
+        /// Its card, if named.
         card: Option<Mac>,
-        /// It is the answer to a question.
+        /// Whether it answers a solicitation.
         solicited: bool,
-        /// It takes the place of what is known.
+        /// Whether it replaces what is known.
         overrides: bool,
     },
-    /// I am a router.
+    /// Says that the sender is a router.
     Router {
-        /// For so many seconds it is one that takes all packets; 0: it is none.
+        /// For how many seconds it is a default router; 0 if it is none.
         lifetime: u16,
-        /// The hop limit that it advises; 0: it does not.
+        /// The hop limit that it advises; 0 if none.
         hops: u8,
-        /// Its card, if it is named.
+        /// Its card, if named.
         card: Option<Mac>,
-        /// The link's MTU, if it is named.
+        /// The link's MTU, if named.
         mtu: Option<u32>,
-        /// Prefixes of the link.
+        /// Prefixes for addresses on the link.
         prefixes: [Option<Advertised>; MOST_PREFIXES],
     },
 }
 
-/// Goes through options: each has its kind, and its length in groups of 8 bytes.
+/// Iterates over options: each has a kind, and a length in units of 8 bytes.
 struct Options<'a>(&'a [u8]);
 
 impl<'a> Iterator for Options<'a> {
@@ -108,11 +108,11 @@ fn ip(bytes: &[u8], at: usize) -> Option<Ipv6Addr> {
 }
 
 impl Message {
-    /// Reads a message, which must be sound, of a packet from `source` to `destination` with so
-    /// many hops left.
+    /// Reads a valid ICMPv6 message from a packet from `source` to `destination` that has this hop
+    /// limit left.
     ///
     /// # Errors
-    /// It is none of these, came over a router, or is what RFC 4861 has hosts discard.
+    /// It is none of these, passed a router, or is one that RFC 4861 requires hosts to discard.
     pub fn parse(
         message: &[u8],
         hops: u8,
@@ -138,7 +138,7 @@ fn target(message: &[u8]) -> Result<Ipv6Addr, Malformed> {
         .ok_or(Malformed)
 }
 
-/// The last option of a kind; all must be whole.
+/// The last option of a kind; all options must be complete.
 fn find(options: &[u8], kind: u8) -> Result<Option<&[u8]>, Malformed> {
     let mut found = None;
     for option in Options(options) {
@@ -223,23 +223,23 @@ fn advertised(option: &[u8]) -> Option<Advertised> {
     })
 }
 
-/// Bytes of the messages that are sent: about a neighbour, and to routers.
+/// The lengths of the messages to neighbours, and to routers.
 pub const LENGTH: usize = HEAD + 16 + 8;
 /// See above.
 pub const ROUTER_LENGTH: usize = HEAD + 8;
 
-/// The question who has an address, of the card `own`; without its checksum.
+/// A solicitation for an address from the card `own`, without its checksum.
 pub fn ask(target: Ipv6Addr, own: Mac) -> [u8; LENGTH] {
     about([SOLICITATION, 0], target, SOURCE, own)
 }
 
-/// The answer of the card that has an address, to one or to all; without its checksum.
+/// The advertisement of a card that has an address, to one host or all, without its checksum.
 pub fn answer(target: Ipv6Addr, own: Mac, solicited: bool) -> [u8; LENGTH] {
     let flags = OVERRIDE | if solicited { SOLICITED } else { 0 };
     about([ADVERTISEMENT, flags], target, TARGET, own)
 }
 
-/// The question which routers there are; without its checksum.
+/// A solicitation for routers, without its checksum.
 pub fn ask_routers(own: Mac) -> [u8; ROUTER_LENGTH] {
     let mut message = [0; ROUTER_LENGTH];
     message[0] = ROUTER_SOLICITATION;
@@ -285,7 +285,7 @@ mod tests {
                 card: Some(OWN)
             })
         );
-        // Not from another link, nor with a card from nobody.
+        // Not from another link, nor with a card from the unspecified address.
         assert!(Message::parse(&ask(target, OWN), 254, here(), group).is_err());
         assert!(Message::parse(&ask(target, OWN), HOPS, Ipv6Addr::UNSPECIFIED, group).is_err());
         let probe = &ask(target, OWN)[..HEAD + 16];
@@ -353,7 +353,7 @@ mod tests {
             (first.valid, first.preferred, prefixes[1]),
             (86400, 14400, None)
         );
-        // Not from beyond the link; a prefix that is preferred for longer than it is valid.
+        // Not from off the link; a prefix that is preferred for longer than it is valid.
         assert!(Message::parse(&message, HOPS, "fec0::2".parse().unwrap(), here()).is_err());
         prefix[4..8].fill(0);
         assert_eq!(advertised(&prefix), None);
@@ -371,7 +371,7 @@ mod tests {
             let _ = Message::parse(&bytes, HOPS, here(), there());
         }
 
-        /// Options that are whole, of any kind.
+        /// Complete options of any kind.
         #[test]
         fn any_options(options in proptest::collection::vec((0u8..8, 1u8..5), 0..10)) {
             let mut bytes: Vec<u8> = [0; 16].to_vec();

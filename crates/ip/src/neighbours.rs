@@ -11,22 +11,22 @@ use hash_table::HashMap;
 
 /// The most neighbours (`gc_thresh3`); the ones that changed longest ago make room.
 pub const MOST: usize = 1024;
-/// How many of these are looked at for one that is not in use.
+/// How many entries are examined for one that is not in use.
 const LOOKS: usize = 32;
-/// Packets that wait for a neighbour's card; the oldest makes room.
+/// The most packets that wait for a neighbour's card; the oldest makes room.
 pub const MOST_WAITING: usize = 16;
-/// Time between two questions, and how many there are.
+/// The time between solicitations, and their number.
 const RETRANS: u64 = SECOND;
 const PROBES: u8 = 3;
-/// How long an answer holds good, how long another sign of life is waited for once it does not,
-/// and how long it is remembered that there was none.
+/// How long an answer is valid, how long to wait for another sign of life after that, and how long
+/// a failure is remembered.
 const REACHABLE: u64 = 30 * SECOND;
 const DELAY: u64 = 5 * SECOND;
 const FORGET: u64 = 60 * SECOND;
-/// For how long a card that is known good is not exchanged for another that claims its address.
+/// For how long a confirmed card is not replaced by another that claims its address.
 const LOCKED: u64 = SECOND;
 
-/// A neighbour.
+/// Identifies a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     /// The interface.
@@ -35,55 +35,55 @@ pub struct Key {
     pub ip: IpAddr,
 }
 
-/// What is known of a neighbour, with Linux's numbers (`NUD_`).
+/// The state of a neighbour, with Linux's numbers (`NUD_`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is asked for.
+    /// It is being solicited.
     Incomplete = 0x01,
-    /// It answered lately.
+    /// It answered recently.
     Reachable = 0x02,
     /// It answered some time ago.
     Stale = 0x04,
-    /// … and something was sent: perhaps it answers.
+    /// As `Stale`, but a packet was sent, which may be answered.
     Delay = 0x08,
-    /// It is asked whether it is still there.
+    /// It is being solicited again.
     Probe = 0x10,
     /// It did not answer.
     Failed = 0x20,
-    /// The administrator says so.
+    /// The administrator set it.
     Permanent = 0x80,
 }
 
-/// What a packet says of its sender's card.
+/// What a packet says about its sender's card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// It answers a question, and so proves that both ways work.
+    /// It answers a solicitation, which proves that both directions work.
     pub solicited: bool,
-    /// It may take the place of a card that is known.
+    /// It may replace a known card.
     pub overrides: bool,
-    /// It is noted even if nobody asked: its sender is about to get an answer.
+    /// It creates an entry if there is none: its sender is about to get an answer.
     pub creates: bool,
 }
 
-/// What is to be done with a packet.
+/// What the caller must do with a packet.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Resolved<P> {
     /// Send it to this card.
     Send(Mac, P),
-    /// It waits, and a question is to be asked of all.
+    /// It waits; broadcast a solicitation.
     Ask,
-    /// It waits; another may have lost its place.
+    /// It waits; another packet may have been dropped for it.
     Waits(Option<P>),
     /// There is no room.
     Lost(P),
 }
 
-/// What a timer asks for.
+/// What the caller must do for a timer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Due<P> {
-    /// Ask, all or one card.
+    /// Send a solicitation, to all or to one card.
     Ask(Key, Option<Mac>),
-    /// It does not answer: its packets cannot be sent.
+    /// The neighbour does not answer: these packets cannot be sent.
     Failed(Key, Vec<P>),
 }
 
@@ -93,22 +93,22 @@ struct Entry<P> {
     waiting: VecDeque<P>,
     probes: u8,
     timer: Option<Ticket>,
-    /// Its place among those that make room.
+    /// Its place in the order of eviction.
     order: Ticket,
     changed: u64,
     confirmed: u64,
 }
 
-/// What is told of a neighbour.
+/// An entry of the table, as it is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// Which.
+    /// The neighbour.
     pub key: Key,
-    /// Its card, where it is known.
+    /// Its card, if known.
     pub mac: Option<Mac>,
-    /// What is known.
+    /// Its state.
     pub state: State,
-    /// When that changed, and when it last gave a sign of life.
+    /// When the state changed, and when the neighbour last gave a sign of life.
     pub changed: u64,
     /// See above.
     pub confirmed: u64,
@@ -128,7 +128,7 @@ impl<P> Entry<P> {
 }
 
 impl<P, S: BuildHasher> Neighbours<P, S> {
-    /// Nobody.
+    /// An empty table.
     pub const fn new(hasher: S) -> Self {
         Neighbours {
             all: HashMap::with_hasher(hasher),
@@ -137,12 +137,12 @@ impl<P, S: BuildHasher> Neighbours<P, S> {
         }
     }
 
-    /// When [`Self::on_timer`] is to be called.
+    /// When [`Self::on_timer`] must be called.
     pub fn next_timer(&self) -> Option<u64> {
         self.due.first()
     }
 
-    /// All, in no order.
+    /// All entries, in no order.
     pub fn iter(&self) -> impl Iterator<Item = Shown> {
         self.all.iter().map(|(&key, entry)| Shown {
             key,
@@ -153,7 +153,7 @@ impl<P, S: BuildHasher> Neighbours<P, S> {
         })
     }
 
-    /// A neighbour's card, if a packet can be sent there now: as [`Self::resolve`], without a
+    /// A neighbour's card, if a packet can be sent to it now; as [`Self::resolve`], without a
     /// packet.
     pub fn card(&mut self, now: u64, key: Key) -> Option<Mac> {
         let entry = self.all.get_mut(&key)?;
@@ -164,7 +164,7 @@ impl<P, S: BuildHasher> Neighbours<P, S> {
         entry.has_mac().then_some(entry.mac)
     }
 
-    /// Finds the card that a packet goes to.
+    /// Finds the card to which a packet is sent.
     pub fn resolve(&mut self, now: u64, key: Key, packet: P) -> Resolved<P> {
         if let Some(mac) = self.card(now, key) {
             return Resolved::Send(mac, packet);
@@ -200,8 +200,8 @@ impl<P, S: BuildHasher> Neighbours<P, S> {
         }
     }
 
-    /// A packet names a neighbour's card, or none but shows that it is there. Returns the card and
-    /// the packets that waited for it.
+    /// Notes that a packet named a neighbour's card, or showed that it is alive. Returns the card
+    /// and the packets that waited for it.
     pub fn learn(
         &mut self,
         now: u64,
@@ -211,7 +211,7 @@ impl<P, S: BuildHasher> Neighbours<P, S> {
     ) -> Option<(Mac, Vec<P>)> {
         let Some(entry) = self.all.get_mut(&key) else {
             if let Some(mac) = mac.filter(|_| said.creates) {
-                // Without room it is asked for when something is sent.
+                // Without room it is solicited when something is sent.
                 _ = self.add(now, key, State::Stale, mac);
             }
             return None;
@@ -251,7 +251,7 @@ impl<P, S: BuildHasher> Neighbours<P, S> {
         Some((entry.mac, waiting.into()))
     }
 
-    /// A connection made progress: the neighbour is there.
+    /// Notes that a connection made progress, so the neighbour is alive.
     pub fn confirm(&mut self, now: u64, key: Key) {
         let state = self.all.get(&key).map(|entry| entry.state);
         if let Some(State::Reachable | State::Stale | State::Delay | State::Probe) = state {
@@ -259,7 +259,7 @@ impl<P, S: BuildHasher> Neighbours<P, S> {
         }
     }
 
-    /// The administrator says what a neighbour's card is.
+    /// Sets a neighbour's card on behalf of the administrator.
     ///
     /// # Errors
     /// There is no memory, or no room.
@@ -274,7 +274,7 @@ impl<P, S: BuildHasher> Neighbours<P, S> {
         Ok(waiting.into())
     }
 
-    /// Forgets a neighbour; the packets that waited for it.
+    /// Removes a neighbour and returns the packets that waited for it.
     pub fn remove(&mut self, key: &Key) -> Option<Vec<P>> {
         let gone = self.all.remove(key)?;
         if let Some(timer) = gone.timer {
@@ -284,7 +284,7 @@ impl<P, S: BuildHasher> Neighbours<P, S> {
         Some(gone.waiting.into())
     }
 
-    /// Forgets a neighbour of an interface; whether there was one.
+    /// Removes one neighbour of an interface; returns its packets, or `None` if there was none.
     pub fn remove_one_of(&mut self, interface: u32) -> Option<Vec<P>> {
         let key = self
             .all
@@ -294,7 +294,7 @@ impl<P, S: BuildHasher> Neighbours<P, S> {
         self.remove(&key)
     }
 
-    /// Does what is due by `now`, one at a time.
+    /// Does one thing that is due by `now`.
     pub fn on_timer(&mut self, now: u64) -> Option<Due<P>> {
         while let Some(key) = self.due.take_due(now) {
             let Some(entry) = self.all.get_mut(&key) else {
@@ -351,8 +351,8 @@ impl<P, S: BuildHasher> Neighbours<P, S> {
         Ok(())
     }
 
-    /// Forgets the neighbour that changed longest ago, but none that the administrator named; first
-    /// of all one that nothing was sent to lately, as strangers make them by the thousand.
+    /// Removes the neighbour that changed longest ago, except those set by the administrator; first
+    /// of all one to which nothing was sent recently, as strangers can create thousands.
     fn make_room(&mut self) -> bool {
         let idle = |key: &Key| {
             let state = self.all.get(key).map(|entry| entry.state);
@@ -372,7 +372,7 @@ impl<P, S: BuildHasher> Neighbours<P, S> {
             if entry.state != State::Permanent {
                 return self.remove(&key).is_some();
             }
-            // It stands at the end from now on, as long as there are others.
+            // It moves to the end, as long as there are others.
             if !self
                 .all
                 .values()
@@ -401,7 +401,7 @@ impl<P, S: BuildHasher> Neighbours<P, S> {
         entry.changed = now;
         let due = match state {
             State::Incomplete => {
-                // The first question is asked by who calls.
+                // The caller sends the first solicitation.
                 entry.probes = 1;
                 Some(now + RETRANS)
             }
@@ -417,7 +417,7 @@ impl<P, S: BuildHasher> Neighbours<P, S> {
         if let Some(timer) = timer {
             self.due.remove(timer);
         }
-        // The place that it had is free.
+        // Its former place is free.
         self.order.remove(old);
         let placed = self.order.add(now, key);
         if let (Some(entry), Ok(order)) = (self.all.get_mut(&key), placed) {
@@ -432,7 +432,7 @@ impl<P, S: BuildHasher> Neighbours<P, S> {
         let Some(entry) = self.all.get_mut(&key) else {
             return;
         };
-        // Without memory for its timer a neighbour is forgotten: it is asked for anew.
+        // Without memory for its timer the neighbour is removed and will be solicited anew.
         match self.due.add(due, key) {
             Ok(timer) => entry.timer = Some(timer),
             Err(_) => _ = self.remove(&key),
@@ -494,7 +494,7 @@ mod tests {
         assert_eq!(table.on_timer(5 + REACHABLE), None);
         assert_eq!(state(&table, 1), Some(State::Stale));
         assert_eq!(table.next_timer(), None);
-        // What is sent then goes at once, and an answer is waited for.
+        // A packet is then sent at once, and an answer is awaited.
         let mut now = 40 * SECOND;
         assert_eq!(table.resolve(now, key(1), 10), Resolved::Send(MAC, 10));
         assert_eq!(table.next_timer(), Some(now + DELAY));
@@ -520,7 +520,7 @@ mod tests {
             table.on_timer(3 * SECOND),
             Some(Due::Failed(key(1), vec![7]))
         );
-        // Whoever tries again asks again.
+        // Another attempt solicits again.
         assert_eq!(table.resolve(4 * SECOND, key(1), 8), Resolved::Ask);
         assert_eq!(
             table.learn(4 * SECOND, key(1), Some(MAC), ANSWER),
@@ -543,13 +543,13 @@ mod tests {
     #[test]
     fn what_strangers_say() {
         let mut table = table();
-        // An answer that nobody asked for is not noted, a question is.
+        // An unsolicited answer is not noted, a solicitation is.
         assert_eq!(table.learn(0, key(1), Some(MAC), ANSWER), None);
         assert_eq!(state(&table, 1), None);
         table.learn(0, key(1), Some(MAC), QUESTION);
         assert_eq!(state(&table, 1), Some(State::Stale));
         table.learn(1, key(1), Some(MAC), ANSWER);
-        // Another card is not believed at once, nor without the flag.
+        // Another card is not accepted at once, nor without the flag.
         assert_eq!(table.learn(2, key(1), Some(OTHER), ANSWER), None);
         assert_eq!(table.card(2, key(1)), Some(MAC));
         let weak = Said {
@@ -561,7 +561,7 @@ mod tests {
         assert_eq!(table.card(2 * SECOND, key(1)), Some(MAC));
         table.learn(2 * SECOND, key(1), Some(OTHER), ANSWER);
         assert_eq!(table.card(2 * SECOND, key(1)), Some(OTHER));
-        // Nor is what the administrator said changed.
+        // Nor is an entry of the administrator changed.
         table.set(0, key(2), MAC, State::Permanent).unwrap();
         table.learn(9 * SECOND, key(2), Some(OTHER), ANSWER);
         assert_eq!(table.card(9 * SECOND, key(2)), Some(MAC));
@@ -584,7 +584,7 @@ mod tests {
         table
             .set(0, key(u16::MAX.into()), MAC, State::Permanent)
             .unwrap();
-        // The router, of which something is wanted.
+        // The router, which is in use.
         table.resolve(0, key(20_000), 0);
         table.learn(0, key(20_000), Some(MAC), ANSWER);
         for number in 0..5000 {
@@ -621,7 +621,7 @@ mod tests {
     }
 
     proptest! {
-        /// No packet is lost or doubled: each is sent, given up, or still waits.
+        /// No packet is lost or duplicated: each is sent, dropped, or still waits.
         #[test]
         fn every_packet_once(steps in proptest::collection::vec((0u8..5, 0u32..4, 0u64..20), 0..200)) {
             let (mut table, mut now, mut next, mut out) = (table(), 0, 0, 0);

@@ -8,15 +8,15 @@ use hash_table::HashMap;
 
 /// The most paths that are remembered; the oldest make room.
 pub const MOST: usize = 2048;
-/// For how long (`net.ipv4.route.mtu_expires`).
+/// How long a path is remembered (`net.ipv4.route.mtu_expires`).
 const PATIENCE: u64 = 600 * SECOND;
-/// What the smallest report over IPv4 is taken for (`net.ipv4.route.min_pmtu`): whoever lies about
-/// the path shall not make every segment tiny.
+/// The lower limit for reports over IPv4 (`net.ipv4.route.min_pmtu`), so that a forged report
+/// cannot make every segment tiny.
 pub const LEAST_V4: u32 = 552;
 
 struct Path {
     mtu: u32,
-    /// When it is to be forgotten.
+    /// When it expires.
     due: u64,
     ticket: Ticket,
 }
@@ -28,7 +28,7 @@ pub struct Paths<S> {
 }
 
 impl<S: BuildHasher> Paths<S> {
-    /// None.
+    /// No paths.
     pub const fn new(hasher: S) -> Self {
         Paths {
             all: HashMap::with_hasher(hasher),
@@ -36,15 +36,14 @@ impl<S: BuildHasher> Paths<S> {
         }
     }
 
-    /// What packets to an address have at most, if that is remembered and was not learnt too long
-    /// ago.
+    /// The path MTU to an address, if it is known and was not learnt too long ago.
     pub fn mtu(&self, now: u64, to: IpAddr) -> Option<u32> {
         let path = self.all.get(&to).filter(|path| now < path.due);
         path.map(|path| path.mtu)
     }
 
-    /// A packet to an address, which had `sent` bytes, was too big: `told` is what the path takes,
-    /// 0 from an old router. Returns what packets shall have from now on, if that changed.
+    /// Notes that a packet of `sent` bytes to an address was too big: `told` is the reported MTU,
+    /// or 0 from an old router. Returns the new path MTU if it changed.
     pub fn learn(&mut self, now: u64, to: IpAddr, told: u32, sent: u32) -> Option<u32> {
         self.expire(now);
         let least = match to {
@@ -78,7 +77,7 @@ impl<S: BuildHasher> Paths<S> {
         Ok(())
     }
 
-    /// Forgets the paths that were learnt too long ago: they may take more again.
+    /// Removes the paths that were learnt too long ago: their MTUs may have grown.
     pub fn expire(&mut self, now: u64) {
         while let Some(gone) = self.due.take_due(now) {
             self.all.remove(&gone);
@@ -110,14 +109,14 @@ mod tests {
         let mut paths = Paths::new(Hasher::default());
         assert_eq!(paths.learn(0, ip(1), 1400, 1500), Some(1400));
         assert_eq!(paths.mtu(0, ip(1)), Some(1400));
-        // It never grows by a report, nor by one of a packet that fits.
+        // A report never raises it, nor does one about a packet that fits.
         assert_eq!(paths.learn(1, ip(1), 1450, 1500), None);
         assert_eq!(paths.learn(1, ip(1), 1300, 1300), None);
         assert_eq!(paths.learn(1, ip(1), 20, 1400), Some(LEAST_V4));
         assert_eq!(paths.learn(1, ip(2), 0, 1500), Some(1492));
         let v6: IpAddr = "fec0::1".parse().unwrap();
         assert_eq!(paths.learn(1, v6, 600, 1500), Some(1280));
-        // Nobody need have called `expire`.
+        // This holds even if nobody called `expire`.
         let known = |paths: &Paths<_>, now| [ip(1), v6].map(|to| paths.mtu(now, to));
         assert_eq!(known(&paths, PATIENCE), [Some(LEAST_V4), Some(1280)]);
         assert_eq!(known(&paths, 1 + PATIENCE), [None, None]);

@@ -7,22 +7,22 @@ use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use hash_table::HashMap;
 
-/// The most routes: all of them can be told at once.
+/// The most routes: all of them fit one listing.
 pub const MOST: usize = 2048;
-/// The most that share a prefix, with different metrics.
+/// The most routes that share a prefix, with different metrics.
 pub const MOST_ALIKE: usize = 64;
 
-/// Addresses that begin alike.
+/// A range of addresses with a common prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Prefix {
-    /// The first of them.
+    /// The first address.
     pub ip: IpAddr,
-    /// The bits in which they are alike.
+    /// The length of the prefix in bits.
     pub bits: u8,
 }
 
 impl Prefix {
-    /// The prefix of so many bits that an address has; `None` for more bits than it has.
+    /// The prefix of an address with this length; `None` if the address is shorter.
     pub fn of(ip: IpAddr, bits: u8) -> Option<Self> {
         let ip = match ip {
             IpAddr::V4(ip) if bits <= 32 => {
@@ -38,72 +38,72 @@ impl Prefix {
         Some(Prefix { ip, bits })
     }
 
-    /// Whether an address is among them.
+    /// Whether the prefix contains an address.
     pub fn has(&self, ip: IpAddr) -> bool {
         ip.is_ipv4() == self.ip.is_ipv4() && Prefix::of(ip, self.bits) == Some(*self)
     }
 }
 
-/// What becomes of packets, with Linux's numbers (`RTN_`).
+/// What a route does with packets, with Linux's numbers (`RTN_`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// They go to a neighbour.
+    /// Sends them to a neighbour.
     Unicast = 1,
-    /// They are for this machine.
+    /// Delivers them to this machine.
     Local = 2,
-    /// They are for all of a link.
+    /// Broadcasts them on the link.
     Broadcast = 3,
-    /// They are lost without a word.
+    /// Drops them silently.
     Blackhole = 6,
-    /// Their sender learns that there is no way.
+    /// Reports to their sender that the destination is unreachable.
     Unreachable = 7,
-    /// Their sender learns that it is forbidden.
+    /// Reports to their sender that the destination is prohibited.
     Prohibit = 8,
 }
 
 /// A route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// For which packets.
+    /// The destinations.
     pub to: Prefix,
-    /// What becomes of them.
+    /// What is done with the packets.
     pub kind: Kind,
-    /// The neighbour that takes them on; the destination itself, where there is none.
+    /// The next hop; without one, the destination is a neighbour.
     pub via: Option<IpAddr>,
     /// The interface.
     pub interface: u32,
-    /// The address that they come from, if their sender has none.
+    /// The source address for packets whose sender has chosen none.
     pub source: Option<IpAddr>,
-    /// The least is taken.
+    /// The route with the lowest metric is used.
     pub metric: u32,
-    /// Who made it (`RTPROT_`), and how far it goes (`RT_SCOPE_`).
+    /// Its origin (`RTPROT_`) and its scope (`RT_SCOPE_`).
     pub origin: u8,
     /// See above.
     pub scope: u8,
-    /// What packets have at most, if that is less than the interface takes.
+    /// The MTU, if it is lower than the interface's.
     pub mtu: Option<u32>,
 }
 
 /// Why a route cannot be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// There is such a route.
+    /// The route exists already.
     Exists,
-    /// There is no memory, or there are too many.
+    /// There is no memory, or there are too many routes.
     NoMemory,
 }
 
 /// A table of routes.
 pub struct Routes<S> {
     all: HashMap<Prefix, Vec<Route>, S>,
-    /// How many prefixes there are of each length.
+    /// The number of prefixes of each length.
     lengths_v4: [u32; 33],
     lengths_v6: [u32; 129],
     count: usize,
 }
 
 impl<S: BuildHasher> Routes<S> {
-    /// None.
+    /// An empty table.
     pub const fn new(hasher: S) -> Self {
         Routes {
             all: HashMap::with_hasher(hasher),
@@ -113,12 +113,12 @@ impl<S: BuildHasher> Routes<S> {
         }
     }
 
-    /// How many there are.
+    /// The number of routes.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there is none.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -130,8 +130,8 @@ impl<S: BuildHasher> Routes<S> {
         }
     }
 
-    /// The route to an address, among those that `fits` accepts. As many steps as there are lengths
-    /// of prefixes.
+    /// The route to an address, among those that `fits` accepts. It takes one step per length of
+    /// prefix.
     pub fn find_by(&self, to: IpAddr, fits: impl Fn(&Route) -> bool) -> Option<&Route> {
         let lengths: &[u32] = match to {
             IpAddr::V4(_) => &self.lengths_v4,
@@ -154,7 +154,8 @@ impl<S: BuildHasher> Routes<S> {
     /// Adds a route.
     ///
     /// # Errors
-    /// There is one to the prefix with this metric: it is replaced with `replace`. No memory.
+    /// The route exists with this prefix and metric and `replace` is not set, there is no
+    /// memory, or there are too many routes.
     pub fn add(&mut self, route: Route, replace: bool) -> Result<(), Refused> {
         if self.count >= MOST {
             return Err(Refused::NoMemory);
@@ -188,7 +189,7 @@ impl<S: BuildHasher> Routes<S> {
         Ok(())
     }
 
-    /// Takes out the first route to a prefix for which `is_it`.
+    /// Removes the first route to a prefix for which `is_it` holds.
     pub fn remove(&mut self, to: Prefix, is_it: impl Fn(&Route) -> bool) -> Option<Route> {
         let alike = self.all.get_mut(&to)?;
         let at = alike.iter().position(is_it)?;
@@ -206,7 +207,7 @@ impl<S: BuildHasher> Routes<S> {
         self.all.values().flatten()
     }
 
-    /// A copy of all, ordered as Linux tells them.
+    /// A copy of all routes, in the order in which Linux lists them.
     pub fn sorted(&self) -> Result<Vec<Route>, NoMemory> {
         let mut all: Vec<Route> = Vec::new();
         all.try_reserve_exact(self.count).map_err(|_| NoMemory)?;
@@ -287,7 +288,7 @@ mod tests {
     }
 
     proptest! {
-        /// As a walk over all routes finds it.
+        /// The result equals that of a walk over all routes.
         #[test]
         fn as_a_walk(
             steps in proptest::collection::vec((0u32..8, 0u8..=32, 0u32..3, any::<bool>()), 0..60),

@@ -4,13 +4,13 @@ use crate::checksum::Sum;
 use crate::{Malformed, half, protocol};
 use core::net::{IpAddr, SocketAddr};
 
-/// Bytes of a header.
+/// The length of a header in bytes.
 pub const HEADER: usize = 8;
 
-/// Reads a datagram: the ports of sender and receiver, and the payload.
+/// Reads a datagram: the source and destination ports, and the payload.
 ///
 /// # Errors
-/// It is longer than the packet, its checksum is wrong, or it has none over IPv6.
+/// It is longer than the packet, its checksum is wrong, or it has no checksum over IPv6.
 pub fn parse(
     source: IpAddr,
     destination: IpAddr,
@@ -48,7 +48,7 @@ pub fn header(from: SocketAddr, to: SocketAddr, payload: &[u8], summed: bool) ->
     if summed {
         let sum = Sum::pseudo(from.ip(), to.ip(), protocol::UDP, length.into());
         let sum = match sum.with(&head).with(payload).checksum() {
-            // Zero says that there is none.
+            // Zero means that there is no checksum.
             0 => u16::MAX,
             sum => sum,
         };
@@ -94,7 +94,7 @@ mod tests {
         }
     }
 
-    /// A datagram whose sum is zero is sent with the other zero.
+    /// A datagram whose sum is zero is sent with the other representation of zero.
     #[test]
     fn zero() {
         let [from, to] = ends(false);

@@ -4,13 +4,13 @@ use crate::checksum::Sum;
 use crate::{Malformed, half};
 use core::net::Ipv4Addr;
 
-/// Bytes of a header without options, and the most of one.
+/// The length of a header in bytes without options, and with the most options.
 pub const HEADER: usize = 20;
 /// With options.
 pub const MOST_HEADER: usize = 60;
 /// The most bytes of a packet.
 pub const MOST: usize = 65535;
-/// The least MTU of a link; paths are taken to have at least so much (`net.ipv4.route.min_pmtu`).
+/// The least MTU of a link, and the lower limit of a path's (`net.ipv4.route.min_pmtu`).
 pub const LEAST_MTU: usize = 68;
 
 const DONT_FRAGMENT: u16 = 0x4000;
@@ -22,30 +22,30 @@ const OFFSET: u16 = 0x1fff;
 pub struct Header {
     /// The type of service.
     pub class: u8,
-    /// The number of the datagram whose fragment it is.
+    /// The identification of the fragment's datagram.
     pub number: u16,
-    /// It must not be fragmented (DF).
+    /// Whether it must not be fragmented (DF).
     pub whole: bool,
-    /// More of the datagram follows (MF).
+    /// Whether more fragments follow (MF).
     pub more: bool,
-    /// Where in the datagram the payload has its place, in bytes; a multiple of 8.
+    /// The offset of the payload in the datagram in bytes, a multiple of 8.
     pub offset: usize,
-    /// How many hops it may go (TTL).
+    /// The time to live.
     pub hops: u8,
-    /// What it carries.
+    /// The protocol of the payload.
     pub protocol: u8,
-    /// Where from.
+    /// The source.
     pub source: Ipv4Addr,
-    /// Where to.
+    /// The destination.
     pub destination: Ipv4Addr,
 }
 
 impl Header {
-    /// Reads a packet: the header, and where in `bytes` options and payload stand. What follows the
+    /// Reads a packet: the header, and where options and payload end in `bytes`. What follows the
     /// packet is padding.
     ///
     /// # Errors
-    /// It is shorter than it says, of another version, or its checksum is wrong.
+    /// The packet is shorter than its length field, has another version, or a wrong checksum.
     pub fn parse(bytes: &[u8]) -> Result<(Self, [usize; 2]), Malformed> {
         let fixed = bytes.first_chunk::<HEADER>().ok_or(Malformed)?;
         let start = usize::from(fixed[0] & 0xf) * 4;
@@ -72,12 +72,12 @@ impl Header {
         Ok((header, [start, length]))
     }
 
-    /// Whether it is the header of a part of a datagram.
+    /// Whether the packet is a fragment of a datagram.
     pub fn is_fragment(&self) -> bool {
         self.more || self.offset != 0
     }
 
-    /// The bytes of the header, for a payload of so many bytes, without options.
+    /// The bytes of the header, for a payload of this length, without options.
     ///
     /// # Panics
     /// If the packet would be longer than [`MOST`].
@@ -100,8 +100,8 @@ impl Header {
     }
 }
 
-/// Whether options say by which routers a packet goes (LSRR, SSRR): no host takes such a packet, as
-/// its answer would go the way that the sender chose (RFC 7126, 4.3 and 4.4).
+/// Whether options prescribe a packet's route (LSRR, SSRR). Such packets are not accepted, as the
+/// answer would take the route that the sender chose (RFC 7126, 4.3 and 4.4).
 pub fn is_source_routed(options: &[u8]) -> bool {
     const END: u8 = 0;
     const NO_OPERATION: u8 = 1;
@@ -119,15 +119,16 @@ pub fn is_source_routed(options: &[u8]) -> bool {
     }
 }
 
-/// Whether a packet can come from an address: not from several hosts, nor from this one's inside.
+/// Whether an address is a valid source: not multicast, broadcast, loopback or in 0.0.0.0/8,
+/// except 0.0.0.0 itself.
 pub fn can_send(source: Ipv4Addr) -> bool {
     !(source.is_multicast() || source.is_broadcast() || source.is_loopback())
         && (source.octets()[0] != 0 || source.is_unspecified())
 }
 
-/// The payloads of the fragments that a datagram of `length` bytes of payload needs where packets
-/// have at most `mtu` bytes: for each its place, its bytes, and whether more follow. None where the
-/// link is no link of IPv4.
+/// The fragments of a datagram with `length` bytes of payload if packets have at most `mtu` bytes:
+/// for each its offset, its length, and whether more follow. There are none if the MTU is too small
+/// for IPv4.
 pub fn fragments(length: usize, mtu: usize) -> impl Iterator<Item = (usize, usize, bool)> {
     pieces(length, if mtu < LEAST_MTU { 0 } else { mtu - HEADER })
 }
@@ -180,7 +181,7 @@ mod tests {
         }
     }
 
-    /// A header that is longer than the packet, and one of less than five words.
+    /// A header that is longer than the packet, and one of fewer than five words.
     #[test]
     fn lengths() {
         for (words, length) in [(6, 20), (4, 20), (15, 59), (5, 19)] {
@@ -234,7 +235,7 @@ mod tests {
         assert_eq!(of(1480, 1500), [(0, 1480, false)]);
         assert_eq!(of(1481, 1500), [(0, 1480, true), (1480, 1, false)]);
         assert_eq!(of(0, 1500), [(0, 0, false)]);
-        // 1006 bytes of room are 1000 but in the last.
+        // 1006 bytes of room hold 1000 bytes, except in the last fragment.
         assert_eq!(of(1010, 1026), [(0, 1000, true), (1000, 10, false)]);
         assert_eq!(of(1, 67), []);
     }

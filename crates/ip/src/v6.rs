@@ -3,16 +3,16 @@
 use crate::{Malformed, half, word};
 use core::net::Ipv6Addr;
 
-/// Bytes of a header.
+/// The length of a header in bytes.
 pub const HEADER: usize = 40;
-/// Bytes of the header of a fragment.
+/// The length of a fragment header in bytes.
 pub const FRAGMENT: usize = 8;
-/// The most bytes of what follows a header.
+/// The most bytes after a header.
 pub const MOST: usize = 65535;
 /// The least MTU of a link.
 pub const LEAST_MTU: usize = 1280;
 
-/// Headers that extend it.
+/// Extension headers.
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENTED: u8 = 44;
@@ -26,13 +26,13 @@ pub struct Header {
     pub class: u8,
     /// The flow label, 20 bits.
     pub flow: u32,
-    /// What follows: a protocol, or a header that extends it.
+    /// The next header: a protocol or an extension header.
     pub next: u8,
-    /// How many hops it may go.
+    /// The hop limit.
     pub hops: u8,
-    /// Where from.
+    /// The source.
     pub source: Ipv6Addr,
-    /// Where to.
+    /// The destination.
     pub destination: Ipv6Addr,
 }
 
@@ -40,7 +40,7 @@ impl Header {
     /// Reads a packet: the header, and where in `bytes` the packet ends. What follows is padding.
     ///
     /// # Errors
-    /// It is shorter than it says (jumbograms are, too), or of another version.
+    /// It is shorter than its length field (as jumbograms are), or has another version.
     pub fn parse(bytes: &[u8]) -> Result<(Self, usize), Malformed> {
         let fixed = bytes.first_chunk::<HEADER>().ok_or(Malformed)?;
         let end = HEADER + usize::from(half(fixed, 4));
@@ -60,10 +60,10 @@ impl Header {
         Ok((header, end))
     }
 
-    /// The bytes of the header, for a payload of so many bytes, headers that extend it included.
+    /// The bytes of the header, for a payload of this length, which includes extension headers.
     ///
     /// # Panics
-    /// If that is more than [`MOST`].
+    /// If the payload is longer than [`MOST`].
     pub fn bytes(&self, payload: usize) -> [u8; HEADER] {
         let length = u16::try_from(payload).expect("a packet that is not too long");
         let mut bytes = [0; HEADER];
@@ -77,16 +77,16 @@ impl Header {
     }
 }
 
-/// The header of a fragment.
+/// A fragment header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// What follows in the datagram.
+    /// The next header in the datagram.
     pub next: u8,
-    /// Where in the datagram the payload has its place, in bytes; a multiple of 8.
+    /// The offset of the payload in the datagram in bytes, a multiple of 8.
     pub offset: usize,
-    /// More of the datagram follows.
+    /// Whether more fragments follow.
     pub more: bool,
-    /// The number of the datagram.
+    /// The identification of the datagram.
     pub number: u32,
 }
 
@@ -101,53 +101,53 @@ impl Fragment {
     }
 }
 
-/// What a packet carries behind the headers that extend its own.
+/// What follows the extension headers of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carried {
-    /// A protocol, from this place in the packet on.
+    /// The payload of a protocol.
     Protocol {
-        /// Which.
+        /// The protocol.
         protocol: u8,
-        /// Where.
+        /// Its offset in the packet.
         at: usize,
     },
-    /// A part of a datagram, from this place on.
+    /// A fragment of a datagram.
     Fragment {
         /// Its header.
         fragment: Fragment,
-        /// Where its payload begins.
+        /// The offset of its payload.
         at: usize,
-        /// Where the number stands by which the header before names it.
+        /// The offset of the field that names the fragment header in the header before.
         named_at: usize,
     },
-    /// Nothing.
+    /// There is no payload.
     Nothing,
 }
 
-/// Why a packet cannot be taken.
+/// Why a packet is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It is lost without a word.
+    /// It is dropped silently.
     Silently,
-    /// The sender is to be told: the code of Parameter Problem, and the place that it points to.
+    /// The sender must be notified: the code of Parameter Problem, and its pointer.
     Problem {
         /// The code.
         code: u8,
-        /// The place.
+        /// The offset in the packet.
         at: usize,
-        /// Also where the packet was for several.
+        /// Whether to report even if the packet was multicast.
         also_of_groups: bool,
     },
 }
 
 const HEADER_FIELD: u8 = 0;
-/// The code of a header that is not known.
+/// The code for an unknown header.
 pub const UNKNOWN_HEADER: u8 = 1;
 const UNKNOWN_OPTION: u8 = 2;
 
-/// Goes through the headers of a packet (all of it, no padding) that extend its own: `next` at
-/// `named_at` names the first, at `at`. `last`: those of a datagram whose fragments were put
-/// together, which has no further fragments.
+/// Walks the extension headers of a packet (all of it, no padding): `next` at `named_at` names the
+/// first, at `at`. `last`: they belong to a reassembled datagram, which has no further fragment
+/// header.
 pub fn carried(
     packet: &[u8],
     mut next: u8,
@@ -169,7 +169,7 @@ pub fn carried(
                 let end = at + 8 * (usize::from(head[1]) + 1);
                 let rest = packet.get(at + 2..end).ok_or(Refused::Silently)?;
                 if next == ROUTING {
-                    // This is no router: nobody is left to visit (RFC 5095 for the old kind).
+                    // This is no router: no segments may be left (RFC 5095 for the old kind).
                     if rest[1] != 0 {
                         return Err(problem(HEADER_FIELD, at + 2));
                     }
@@ -206,7 +206,7 @@ pub fn carried(
     }
 }
 
-/// Checks options: what is to be done about an unknown one is in its upper bits (RFC 8200, 4.2).
+/// Checks options: the upper bits of an unknown one say what to do (RFC 8200, 4.2).
 fn check_options(mut options: &[u8], mut at: usize) -> Result<(), Refused> {
     while let [kind, rest @ ..] = options {
         let length = match *kind {
@@ -237,18 +237,18 @@ pub fn fragments(length: usize, mtu: usize) -> impl Iterator<Item = (usize, usiz
     crate::v4::pieces(length, mtu.max(LEAST_MTU) - HEADER - FRAGMENT)
 }
 
-/// Whether a packet can come from an address.
+/// Whether an address is a valid source.
 pub fn can_send(source: Ipv6Addr) -> bool {
     !(source.is_multicast() || source.is_loopback() || source.to_ipv4_mapped().is_some())
 }
 
-/// The group that all asks for an address's card go to (RFC 4291, 2.7.1).
+/// The multicast group to which solicitations for an address are sent (RFC 4291, 2.7.1).
 pub fn solicited_node(ip: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = ip.octets();
     Ipv6Addr::from([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c])
 }
 
-/// Whether an address is of its link alone.
+/// Whether an address is valid only on its link.
 pub fn is_link_local(ip: Ipv6Addr) -> bool {
     ip.segments()[0] & 0xffc0 == 0xfe80 || ip.is_multicast() && ip.octets()[1] & 0xf == 2
 }
@@ -297,7 +297,7 @@ mod tests {
         // Hop-by-hop with padding, then destination options, then UDP.
         let both = [60, 0, 1, 4, 0, 0, 0, 0, 17, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(walk(0, &both), at(17, 56));
-        // Hop-by-hop is first, or nowhere.
+        // Hop-by-hop is only allowed first.
         let late = [0, 0, 1, 4, 0, 0, 0, 0, 17, 0, 0, 0, 0, 0, 0, 0];
         let problem = |code, at| {
             Err(Refused::Problem {
@@ -307,10 +307,10 @@ mod tests {
             })
         };
         assert_eq!(walk(60, &late), problem(1, 40));
-        // A route that goes on.
+        // A routing header with segments left.
         assert_eq!(walk(43, &[17, 0, 0, 1, 0, 0, 0, 0]), problem(0, 42));
         assert_eq!(walk(43, &[17, 0, 0, 0, 0, 0, 0, 0]), at(17, 48));
-        // Longer than the packet.
+        // A header longer than the packet.
         assert_eq!(walk(60, &[17, 1, 1, 4, 0, 0, 0, 0]), Err(Refused::Silently));
         assert_eq!(walk(60, &[17]), Err(Refused::Silently));
     }
@@ -334,7 +334,7 @@ mod tests {
             };
             assert_eq!(with(kind), Err(problem));
         }
-        // An option that leaves its header.
+        // An option that exceeds its header.
         assert_eq!(walk(60, &[17, 0, 1, 5, 0, 0, 0, 0]), Err(Refused::Silently));
     }
 
@@ -370,7 +370,7 @@ mod tests {
         };
         let rest = [&far.bytes()[..], &[0; 8]].concat();
         assert_eq!(walk(44, &rest), problem(42));
-        // None within a datagram that was put together.
+        // None within a reassembled datagram.
         let whole = packet(44, &rest);
         assert!(carried(&whole, 44, HEADER, 6, true).is_err());
     }
@@ -399,7 +399,7 @@ mod tests {
             }
         }
 
-        /// Headers that extend each other to the end.
+        /// Chains of extension headers up to the end.
         #[test]
         fn chains(kinds in proptest::collection::vec(prop_oneof![Just(60u8), Just(43), Just(0), Just(44)], 1..30)) {
             let rest: Vec<u8> = kinds.iter().flat_map(|&next| [next, 0, 1, 4, 0, 0, 0, 0]).collect();
