@@ -8,13 +8,13 @@ const DAY: i64 = 86_400;
 /// The state of a leap second, as adjtimex(2) returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leap {
-    /// None is due (TIME_OK).
+    /// None is scheduled (TIME_OK).
     None,
-    /// One is inserted when the clock comes to this second (TIME_INS).
+    /// One is inserted when the clock reaches this second (TIME_INS).
     Inserts(i64),
     /// The one before this second is deleted (TIME_DEL).
     Deletes(i64),
-    /// The leap second passes (TIME_OOP).
+    /// The leap second is in progress (TIME_OOP).
     Passes,
     /// The leap second is past, and its status bit is still set (TIME_WAIT).
     Past,
@@ -32,7 +32,7 @@ impl Leap {
         }
     }
 
-    /// The clock was set: a leap second that is due is no more, until a program asks again.
+    /// Returns the state after the clock was set: a scheduled leap second is cancelled.
     pub(super) fn void(self) -> Leap {
         match self {
             Leap::Inserts(_) => Leap::Inserts(i64::MAX),
@@ -43,7 +43,7 @@ impl Leap {
 }
 
 impl Ntp {
-    /// Whether a leap second is asked for, or under way.
+    /// Whether a leap second is requested, or in progress.
     pub(super) fn may_leap(&self) -> bool {
         self.leap != Leap::None || self.status & (STA_INS | STA_DEL) != 0
     }

@@ -15,9 +15,9 @@ pub use leap::Leap;
 pub use slew::{MOST_BACK, SHORTEST, unslewed};
 
 const SECOND: i64 = 1_000_000_000;
-/// Rates are ns in a second of CLOCK_MONOTONIC, with so many bits after the point.
+/// Rates are in ns per second of CLOCK_MONOTONIC, with this many fractional bits.
 const SCALE: u32 = 32;
-/// Ticks of Linux's clock in a second: the phase is taken off in so many parts.
+/// Ticks per second of Linux's clock: the phase is corrected in as many parts.
 const INTERVALS: i64 = 250;
 /// A unit of the frequency that programs give, 2^-16 millionths, as a rate.
 const FREQUENCY_UNIT: i64 = 1000 << (SCALE - 16);
@@ -49,7 +49,7 @@ pub const STA_FLL: u32 = 0x8;
 pub const STA_INS: u32 = 0x10;
 /// STA_DEL: the last second of the day is deleted.
 pub const STA_DEL: u32 = 0x20;
-/// STA_UNSYNC: nobody keeps the clock right.
+/// STA_UNSYNC: the clock is not synchronised.
 pub const STA_UNSYNC: u32 = 0x40;
 /// STA_FREQHOLD: offsets do not change the frequency.
 pub const STA_FREQHOLD: u32 = 0x80;
@@ -59,10 +59,10 @@ const STA_CLOCKERR: u32 = 0x1000;
 pub const STA_NANO: u32 = 0x2000;
 /// STA_MODE: the frequency was learnt from a long interval.
 pub const STA_MODE: u32 = 0x4000;
-/// Bits that programs do not set.
+/// Bits that programs cannot set.
 const STA_RONLY: u32 = 0xff00;
 
-/// The values that adjtimex(2) is asked to set, in the units of `struct timex`; the rest stays.
+/// The values that adjtimex(2) is asked to set, in the units of `struct timex`; others are kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Change {
     /// ADJ_STATUS.
@@ -110,7 +110,7 @@ impl Readout {
         self.status & (STA_UNSYNC | STA_CLOCKERR) != 0
     }
 
-    /// The return value of adjtimex(2): TIME_ERROR where the clock is wrong.
+    /// The return value of adjtimex(2): TIME_ERROR if the clock is wrong.
     pub fn state(&self) -> u32 {
         match self.is_wrong() {
             true => ERROR,
@@ -119,7 +119,7 @@ impl Readout {
     }
 }
 
-/// The discipline, and the clock as far as it has come.
+/// The discipline, and the clock up to the last advance.
 #[derive(Clone, Copy, Debug)]
 pub struct Ntp {
     /// CLOCK_MONOTONIC, in ns, at which the rest stands.
@@ -128,7 +128,7 @@ pub struct Ntp {
     offset: i64,
     /// The amount that this offset lacks: less than a ns, but for moves put off (`MOST_BACK`).
     owed: i128,
-    /// The second of CLOCK_REALTIME that comes next.
+    /// The next second of CLOCK_REALTIME.
     second: i64,
 
     tick: i64,
@@ -160,7 +160,7 @@ fn shift_right(value: i64, shift: u32) -> i64 {
 }
 
 impl Ntp {
-    /// A clock that shows 0 at 0 and goes on at its nominal rate; nobody keeps it right.
+    /// A clock that shows 0 at 0 and runs at its nominal rate, unsynchronised.
     pub const fn new() -> Self {
         Ntp {
             at: 0,
@@ -193,7 +193,7 @@ impl Ntp {
         self.tai
     }
 
-    /// CLOCK_REALTIME when it was moved on last, in ns.
+    /// CLOCK_REALTIME at the last advance, in ns.
     pub fn realtime(&self) -> i64 {
         (self.at as i64).saturating_add(self.offset)
     }
@@ -259,7 +259,7 @@ impl Ntp {
         self.single = us;
     }
 
-    /// How much of it is left, in us.
+    /// The remaining part of that offset, in us.
     pub fn single(&self) -> i64 {
         self.single
     }

@@ -7,15 +7,15 @@ use machine::arch::program;
 use crate::image::MEMORY;
 
 thread_local! {
-    /// Where the program's next argument goes. A thread of the kernel is one of the host's.
+    /// The address of the program's next argument. Each thread of the kernel is a host thread.
     static NEXT: Cell<usize> = const { Cell::new(MEMORY.start) };
 }
 
-/// Room for `len` bytes in the program's memory, until so many others were asked for that it is
-/// used again.
+/// Reserves `len` bytes of the program's memory. They are valid until later calls have used up the
+/// rest and they are reused.
 ///
 /// # Panics
-/// If there is not so much at all.
+/// If the memory is smaller than that.
 pub fn reserve(len: usize) -> usize {
     let size = len.next_multiple_of(64);
     assert!(size <= MEMORY.len(), "more than a program has");
@@ -30,7 +30,7 @@ pub fn reserve(len: usize) -> usize {
 /// Copies bytes to the program's memory; returns where they are.
 ///
 /// # Panics
-/// If the program gave that memory away.
+/// If the program has unmapped that memory.
 pub fn put(bytes: &[u8]) -> usize {
     let at = reserve(bytes.len().max(1));
     program::write(at, bytes).expect("memory of the program");
@@ -39,7 +39,7 @@ pub fn put(bytes: &[u8]) -> usize {
 
 /// A value that can be an argument of a system call.
 pub trait Argument {
-    /// The value in the register.
+    /// The value as it is passed in the register.
     fn register(self) -> usize;
 }
 
@@ -55,7 +55,7 @@ macro_rules! numbers {
 
 numbers!(usize, isize, u64, i64, u32, i32);
 
-/// A string, with a zero at its end.
+/// A string, terminated by a zero.
 impl Argument for &str {
     fn register(self) -> usize {
         put(&[self.as_bytes(), &[0]].concat())

@@ -12,7 +12,7 @@ use linux_raw_sys::net::*;
 use crate::image::{self, MEMORY};
 use crate::{peek, put, reserve, sys, try_run};
 
-/// Names and functions.
+/// The targets' names and functions.
 pub const TARGETS: [(&str, fn(&[u8])); 9] = [
     ("addresses", addresses),
     ("control_messages", control_messages),
@@ -25,10 +25,10 @@ pub const TARGETS: [(&str, fn(&[u8])); 9] = [
     ("ioctls", ioctls),
 ];
 
-/// How many inputs one process is given: its leftovers of them go with it.
+/// The most inputs for one process; its leftovers end with it.
 const SHARE: usize = 256;
 
-/// As in the kernel's own headers, which the other constants are from.
+/// As in the kernel's own headers, from which the other constants come.
 const SOCK_NONBLOCK: u32 = O_NONBLOCK;
 
 type Input = (fn(&[u8]), Vec<u8>);
@@ -47,9 +47,9 @@ fn start() -> Worker {
     let job = move || {
         static TURN: Mutex<()> = Mutex::new(());
         let _turn = TURN.lock().expect("no panic with it");
-        // The process may well end itself, or sleep for ever.
+        // The process may well exit, or sleep forever.
         _ = try_run(move || work(take, tell));
-        // Dropping its channels ends the wait for the process.
+        // Dropping its channels wakes the caller that waits for the process.
         *SELF.lock().expect("no panic with it") = None;
     };
     thread::spawn(job);
@@ -57,7 +57,7 @@ fn start() -> Worker {
     Worker { inputs, done, left }
 }
 
-/// Where the process goes on when it has executed another program.
+/// The work with which the process continues when it has executed another program.
 static SELF: Mutex<Option<(Receiver<Input>, Sender<()>)>> = Mutex::new(None);
 
 fn work(inputs: Receiver<Input>, done: Sender<()>) {
@@ -65,7 +65,7 @@ fn work(inputs: Receiver<Input>, done: Sender<()>) {
     go_on();
 }
 
-/// Does the work that is left.
+/// Does the remaining work.
 fn go_on() {
     let next = || {
         let guard = SELF.lock().expect("no panic with it");
@@ -83,7 +83,7 @@ fn finished() {
     guard.as_ref().map(|(_, done)| done.send(()));
 }
 
-/// A program was executed that nobody knows: [`elf`] succeeded. False if somebody else did that.
+/// Notes that an unknown program was executed: [`elf`] succeeded. False if no target did that.
 pub(crate) fn executed() -> bool {
     if SELF.lock().expect("no panic with it").is_none() {
         return false;
@@ -98,7 +98,7 @@ pub(crate) fn executed() -> bool {
     true
 }
 
-/// Calls `target` in a process of the kernel, which may end by that.
+/// Calls `target` in a process of the kernel, which may end because of it.
 pub fn try_bytes(target: fn(&[u8]), bytes: &[u8]) {
     let mut worker = WORKER
         .lock()
@@ -106,7 +106,7 @@ pub fn try_bytes(target: fn(&[u8]), bytes: &[u8]) {
     let mut own = worker.take().unwrap_or_else(start);
     let given = own.inputs.send((target, bytes.to_vec()));
     own.left -= 1;
-    // Else it ended, or ends now.
+    // Otherwise it has ended, or ends now.
     if given.is_ok() && own.done.recv().is_ok() && own.left > 0 {
         *worker = Some(own);
     }
@@ -119,7 +119,7 @@ fn split(bytes: &[u8]) -> (usize, &[u8]) {
     }
 }
 
-/// A new file system to work in, which goes with [`leave`].
+/// Mounts a new file system to work in; [`leave`] removes it.
 fn enter() {
     _ = sys!(mkdirat, AT_FDCWD, "/tmp/inside", 0o777);
     _ = sys!(mount, "tmpfs", "/tmp/inside", "tmpfs", 0, "size=4m");
@@ -167,7 +167,7 @@ pub fn addresses(bytes: &[u8]) {
     leave();
 }
 
-/// Control messages of sendmsg(2), and their reading by recvmsg(2).
+/// Control messages of sendmsg(2), and reading them with recvmsg(2).
 pub fn control_messages(bytes: &[u8]) {
     let (which, bytes) = split(bytes);
     let pair = reserve(8);
@@ -216,7 +216,7 @@ fn word(address: usize) -> usize {
     u32::from_ne_bytes(bytes.try_into().expect("four bytes")) as usize
 }
 
-/// Requests to netlink, and their answers.
+/// Requests to netlink, and its answers.
 pub fn netlink(bytes: &[u8]) {
     const PROTOCOLS: [u32; 4] = [0, 4, 15, 16];
     let (which, bytes) = split(bytes);
@@ -230,7 +230,7 @@ pub fn netlink(bytes: &[u8]) {
     }
 }
 
-/// Programs of seccomp, all of whose ends allow.
+/// Seccomp programs, all of whose returns allow the call.
 pub fn filters(bytes: &[u8]) {
     const RET: u16 = 6;
     let (how, bytes) = split(bytes);
@@ -258,7 +258,7 @@ pub fn filters(bytes: &[u8]) {
 const PR_SET_NO_NEW_PRIVS: u32 = 38;
 const SECCOMP_SET_MODE_FILTER: u32 = 1;
 
-/// Files to execute: the bytes change a program that can be executed.
+/// Executable files: the bytes modify a valid program.
 pub fn elf(bytes: &[u8]) {
     let mut file = image::program();
     file.resize(file.len().max(bytes.len()), 0);
@@ -281,14 +281,14 @@ pub fn elf(bytes: &[u8]) {
     _ = sys!(execve, path, arguments, 0);
 }
 
-/// Archives.
+/// Cpio archives.
 pub fn cpio(bytes: &[u8]) {
     enter();
     kernel::unpack(bytes);
     leave();
 }
 
-/// Options of file systems.
+/// Mount options.
 pub fn mount_options(bytes: &[u8]) {
     const KINDS: [&str; 6] = ["tmpfs", "ramfs", "devtmpfs", "devpts", "proc", "sysfs"];
     let (which, bytes) = split(bytes);
@@ -303,7 +303,7 @@ pub fn mount_options(bytes: &[u8]) {
     }
 }
 
-/// Files of /proc that take text.
+/// Files of /proc that accept text.
 const WRITABLE: [&str; 24] = [
     "self/comm",
     "self/oom_adj",
@@ -342,7 +342,7 @@ pub fn proc_writes(bytes: &[u8]) {
     _ = sys!(pread64, fd, reserve(256), 256, 0);
 }
 
-/// Blocks of ioctl(2), on files of many kinds.
+/// Arguments of ioctl(2), on files of many kinds.
 pub fn ioctls(bytes: &[u8]) {
     const PATHS: [&str; 6] = [
         "/dev/ptmx",
@@ -376,7 +376,7 @@ pub fn ioctls(bytes: &[u8]) {
         _ => sys!(timerfd_create, 1, O_NONBLOCK),
     };
     let Ok(fd) = opened else { return };
-    // Requests are numbered by a letter: most fuzz is one of a terminal or of a socket.
+    // A letter is part of the request number: most inputs become requests of terminals or sockets.
     let request = u32::from_ne_bytes(*request);
     let request = match which >> 6 {
         0 => 0x5400 | request & 0xff,

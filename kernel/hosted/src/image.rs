@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use machine::arch::ELF_MACHINE;
 
-/// Where process 1 begins.
+/// The entry point of process 1.
 pub const ENTRY: usize = BASE + 64;
 const BASE: usize = 0x1000_0000;
-/// The memory that programs may write from the start.
+/// The memory that programs may write initially.
 pub const MEMORY: Range<usize> = BASE + 0x1_0000..BASE + 0x41_0000;
 
 /// An executable file whose only segment is [`MEMORY`], and the headers before it.
@@ -36,7 +36,7 @@ pub fn program() -> Vec<u8> {
     file
 }
 
-/// A member of an archive in the format "newc".
+/// A member of a "newc" archive.
 pub fn member(name: &str, mode: u32, content: &[u8]) -> Vec<u8> {
     let fields = [
         1,

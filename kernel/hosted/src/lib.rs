@@ -42,7 +42,7 @@ pub const fn number(name: &str) -> usize {
 /// Makes a system call.
 ///
 /// # Errors
-/// Its own.
+/// The errors of the call.
 pub fn raw(number: usize, arguments: &[usize]) -> Result<usize, Errno> {
     let mut registers = [0; 6];
     registers[..arguments.len()].copy_from_slice(arguments);
@@ -94,18 +94,18 @@ fn start() -> Mutex<(Sender<Job>, Receiver<()>)> {
             reason = "bytes, which the process has for ever"
         )]
         archive: image::archive().leak(),
-        // Its time goes on to the next deadline, and there shall be none.
+        // The machine's time jumps to the next deadline, and the watchdog must set none.
         command_line: "nowatchdog",
         program: processes::program,
     });
     Mutex::new((give, hear))
 }
 
-/// Runs `test` as a process of the kernel, a child of process 1 that begins with the descriptors 0
-/// to 2 and may do anything; returns its result.
+/// Runs `test` as a process of the kernel, a child of process 1 that starts with descriptors 0 to 2
+/// and may do anything, and returns its result.
 ///
 /// # Panics
-/// If `test` panics, ends its process, or sleeps for ever.
+/// If `test` panics, ends its process, or sleeps forever.
 pub fn run<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     match try_run(test) {
         Some(Ok(value)) => value,
@@ -114,7 +114,7 @@ pub fn run<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     }
 }
 
-/// As [`run`]; `None` if the process ends itself, or sleeps for ever.
+/// As [`run`], but `None` if the process exits or sleeps forever.
 pub fn try_run<T: Send + 'static>(
     test: impl FnOnce() -> T + Send + 'static,
 ) -> Option<thread::Result<T>> {
@@ -132,10 +132,10 @@ pub fn try_run<T: Send + 'static>(
     take.try_recv().ok()
 }
 
-/// How long a test may sleep, in seconds of the machine.
+/// How long a test may sleep, in seconds of the machine's time.
 const PATIENCE: u64 = 100_000;
 
-/// Process 1: each job is a child's, and nothing stays of it.
+/// Process 1: each job runs in a child, and leaves nothing behind.
 fn init() {
     let jobs = JOBS.get().expect("before the machine was started");
     let woken = handler(|| {});

@@ -33,7 +33,7 @@ fn with<T>(f: impl FnOnce(&mut Known) -> T) -> T {
     f(known.get_or_insert_default())
 }
 
-/// The program at `pc`. One that panics ends its process as a program of Rust does.
+/// Runs the program at `pc`. A panic ends the process as in any Rust program.
 pub fn program(pc: usize) {
     if pc == image::ENTRY && sys!(getpid) == Ok(1) {
         return crate::init();
@@ -44,7 +44,7 @@ pub fn program(pc: usize) {
     match with(|known| known.always.get(&pc).cloned()) {
         Some(always) => end_if_panicked(|| always()),
         None if crate::fuzz::executed() => {}
-        // As an instruction that cannot be fetched.
+        // As for an instruction that cannot be fetched.
         None => _ = sys!(kill, sys!(getpid).expect("a number"), SIGSEGV),
     }
 }
@@ -64,7 +64,7 @@ pub fn handler(f: impl Fn() + Send + Sync + 'static) -> usize {
     })
 }
 
-/// clone(2) with `flags`: a child that does `child` with the stack below `stack`.
+/// clone(2) with `flags`: a child that runs `child` with the stack below `stack`.
 ///
 /// # Errors
 /// Those of clone(2).
@@ -89,7 +89,7 @@ pub fn clone(
     result
 }
 
-/// fork(2): a child that does `child`.
+/// fork(2): a child that runs `child`.
 ///
 /// # Errors
 /// Those of clone(2).

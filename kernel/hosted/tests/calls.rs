@@ -40,7 +40,7 @@ fn on_files() -> impl Strategy<Value = Vec<OnFiles>> {
 /// The open descriptors, as the model has them.
 #[derive(Default)]
 struct Files {
-    /// The number of a pipe, and whether it is the end to write to.
+    /// The number of a pipe, and whether this is the write end.
     ends: BTreeMap<usize, (usize, bool)>,
     pipes: Vec<VecDeque<u8>>,
     next: u8,
@@ -130,7 +130,7 @@ impl Files {
             OnFiles::Write(fd, len) => self.write(fd, len),
             OnFiles::Read(fd, len) => self.read(fd, len),
         }
-        // Bytes of a pipe without a reader are gone, and do not come back with a new reader.
+        // Bytes in a pipe without a reader are lost, and do not return with a new reader.
         for pipe in 0..self.pipes.len() {
             if !self.has((pipe, false)) {
                 self.pipes[pipe].clear();
@@ -157,7 +157,7 @@ enum OnMemory {
     Move(usize, usize),
     Poke(usize, u8),
     Peek(usize),
-    /// A child changes all that it may.
+    /// A child changes everything it can.
     Fork,
 }
 
@@ -368,7 +368,7 @@ fn timers_strike_as_often_as_time_says() {
     });
 }
 
-/// Calls that end the machine, or the process, or wait for ever.
+/// Calls that end the machine or the process, or wait forever.
 const LEFT_OUT: [&str; 6] = ["reboot", "exit", "exit_group", "clone", "clone3", "vhangup"];
 
 #[test]

@@ -29,7 +29,7 @@ enum OnFile {
     Copy(u64, u64, usize),
 }
 
-/// Small, about a page, the last ones that there are.
+/// Small offsets, offsets about a page, and the last possible ones.
 fn place() -> impl Strategy<Value = u64> {
     prop_oneof![
         2 => 0..40u64,
@@ -38,7 +38,7 @@ fn place() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// A place, or one beyond the end of the largest file.
+/// An offset, or one beyond the end of the largest file.
 fn offset() -> impl Strategy<Value = u64> {
     prop_oneof![
         10 => place(),
@@ -54,11 +54,11 @@ fn on_file() -> impl Strategy<Value = Vec<OnFile>> {
         (offset(), len()).prop_map(|(at, len)| OnFile::Read(at, len)),
         offset().prop_map(OnFile::Truncate),
         (0..4200u64, place(), count).prop_map(|(from, to, len)| OnFile::Copy(from, to, len)),
-        // One beside the other, or nearly.
+        // Adjacent ranges, or nearly adjacent.
         (0..40u64, 0..3u64, 1..9usize).prop_map(|(from, more, len)| {
             OnFile::Copy(from, from + len as u64 + more - 1, len)
         }),
-        // As long as numbers go, from the start and to the start.
+        // The largest lengths, from the start and to the start.
         (0..3u64, 0..3u64).prop_map(|(from, to)| OnFile::Copy(from, to, usize::MAX - 1)),
         (0..40u64).prop_map(|from| OnFile::Copy(from, END, 0)),
     ];
@@ -73,7 +73,7 @@ struct Content {
     next: u8,
 }
 
-/// EINVAL where a transfer begins or ends outside.
+/// EINVAL if a transfer begins or ends outside.
 fn check(at: u64, len: usize) -> Result<(), Errno> {
     let end = i64::try_from(at).ok();
     let end = end.and_then(|at| at.checked_add(len as i64));
@@ -94,7 +94,7 @@ impl Content {
         (at..at + len).map(byte).collect()
     }
 
-    /// How much is copied.
+    /// The length of the copy.
     fn copy(&mut self, from: u64, to: u64, len: usize) -> Result<usize, Errno> {
         if from.max(to).checked_add(len as u64).is_none() {
             return Err(Errno::EOVERFLOW);
@@ -135,7 +135,7 @@ impl Content {
                     self.size = size;
                 }
             }
-            // A long copy is left out: it would take too much time.
+            // A long copy is skipped, as it would take too much time.
             OnFile::Copy(from, _, len) if self.size.saturating_sub(from).min(len as u64) > 5000 => {
             }
             OnFile::Copy(from, to, len) => {
@@ -197,7 +197,7 @@ fn pieces_have_a_number_a_length_and_a_sum() {
         let expected = if lens.iter().any(|len| isize::try_from(*len).is_err()) {
             Err(Errno::EINVAL)
         } else if lens.len() > 1 && lens.iter().any(|len| *len > 7) {
-            // Longer than what a program can have.
+            // Longer than any program's memory.
             Err(Errno::EFAULT)
         } else {
             Ok(lens.iter().sum::<usize>().min(10))
@@ -230,7 +230,7 @@ fn on_pipes() -> impl Strategy<Value = Vec<OnPipes>> {
         two().prop_map(|(from, to, len)| OnPipes::Splice(from, to, len)),
         two().prop_map(|(from, to, len)| OnPipes::Tee(from, to, len)),
     ];
-    // So few that no pipe becomes full.
+    // Few enough that no pipe becomes full.
     prop::collection::vec(one, 1..12)
 }
 
@@ -354,7 +354,7 @@ fn locks_reach_to_the_last_byte() {
     });
 }
 
-/// Adds seals, of which the second half of a case wants to see the effect.
+/// Adds seals; the second half of each case checks their effect.
 #[test]
 fn seals_hold() {
     const ALL: u32 = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE;

@@ -129,7 +129,7 @@ fn attachments_are_counted() {
         let attach = move || sys!(shmat, segment, 0, 0).unwrap();
         let mut at: Vec<usize> = (0..600).map(|_| attach()).collect();
         assert_eq!(attached(), 600);
-        // Every third goes, in either order, and others come to where they were.
+        // Every third is removed, in either order, and others take their places.
         let gone = |at: &mut Vec<usize>| {
             at.reverse();
             let (mut count, before) = (0, at.len());
@@ -273,7 +273,7 @@ fn message_queues_are_as_their_model() {
                 assert_eq!(sys!(mq_timedsend, queue, room, len, priority, 0), expected);
                 continue;
             }
-            // The oldest of the highest.
+            // The oldest message of the highest priority.
             let best = held.iter().map(|(priority, _)| *priority).max();
             let at = held
                 .iter()
@@ -336,7 +336,7 @@ fn add(name: &str, len: usize) -> Result<usize, Errno> {
     )
 }
 
-/// With a session's ring, and a thread's to come.
+/// Becomes a user that has a session keyring and will have a thread keyring.
 fn become_user(user: u32) {
     sys!(setresuid, user, user, user).unwrap();
     sys!(keyctl, KEYCTL_JOIN_SESSION_KEYRING, 0).unwrap();

@@ -2,7 +2,7 @@
 
 use hosted::fuzz::{TARGETS, try_bytes};
 
-/// How many inputs each target is given.
+/// The number of inputs for each target.
 const INPUTS: u64 = if cfg!(miri) { 4 } else { 1_000 };
 
 /// Marsaglia's xorshift, 64 bits.

@@ -4,7 +4,7 @@ use hosted::*;
 use linux_raw_sys::general::*;
 
 const PAGE: usize = 4096;
-/// The first address that no program has.
+/// The first address beyond any program's memory.
 const END: usize = 1 << 47;
 const RW: u32 = PROT_READ | PROT_WRITE;
 
@@ -20,7 +20,7 @@ fn map(at: usize, len: usize, flags: u32) -> Result<usize, Errno> {
     )
 }
 
-/// Lengths that, as pages, are more than there are.
+/// Lengths that, as pages, exceed the address space.
 const LONG: [usize; 4] = [END, isize::MAX as usize, usize::MAX - PAGE, usize::MAX];
 
 #[test]
@@ -163,7 +163,7 @@ fn times_have_fewer_nanoseconds_than_a_second() {
                 "{what}"
             );
         }
-        // A time that does not end is one that comes.
+        // An endless time is valid.
         let long = put(&[0, 0, i64::MAX, 999_999_999].map(i64::to_ne_bytes).concat());
         assert_eq!(sys!(timerfd_settime, timer, 0, long, 0), Ok(0));
     });

@@ -67,7 +67,7 @@ fn a_sticky_folder_keeps_names_for_their_owners() {
                     sys!(renameat2, AT_FDCWD, &*b, AT_FDCWD, &*d, 0)
                 });
                 assert_eq!(renamed, expected, "{what}");
-                // Over a name of somebody else's.
+                // Over a name that another user owns.
                 let (own, over) = (format!("/tmp/own{tried}"), c);
                 make(&own);
                 sys!(fchownat, AT_FDCWD, &*own, who, who, 0).unwrap();
@@ -202,7 +202,7 @@ fn at(ip: [u8; 4], port: u16) -> Vec<u8> {
     [&family[..], &port.to_be_bytes(), &ip, &[0; 8]].concat()
 }
 
-/// Sends a datagram; the numbers of the sockets that got it.
+/// Sends a datagram; returns the numbers of the sockets that received it.
 fn takers(sender: usize, to: &[u8], sockets: &[usize]) -> Vec<usize> {
     sys!(sendto, sender, "x", 1, 0, to, 16).unwrap();
     let room = reserve(8);
@@ -223,7 +223,7 @@ fn of_many_sockets_at_a_port_none_is_overlooked() {
         assert_eq!(takers(sender, &here, &sockets), [MANY - 1]);
         let everywhere = at([127, 255, 255, 255], 4001);
         assert_eq!(takers(sender, &everywhere, &sockets).len(), MANY);
-        // Sockets connected elsewhere take nothing of this sender's.
+        // Sockets connected elsewhere receive nothing from this sender.
         for socket in &sockets[100..] {
             sys!(connect, *socket, &*at([127, 0, 0, 1], 4002), 16).unwrap();
         }

@@ -23,7 +23,7 @@ fn wake(word: usize, most: usize) -> usize {
     sys!(futex, word, FUTEX_WAKE, most, 0, 0, 0).unwrap()
 }
 
-/// The number with which a child ends.
+/// The status with which a child ends.
 fn end_of(child: usize) -> [u8; 2] {
     let status = reserve(4);
     assert_eq!(sys!(wait4, child, status, 0, 0), Ok(child));
@@ -61,7 +61,7 @@ fn many_wait_at_a_word() {
         let even = |range: std::ops::Range<u8>| range.step_by(2).collect::<Vec<u8>>();
         assert_eq!(wake(words, 10), 10);
         assert_eq!(came(10), even(0..20));
-        // One in the middle goes by itself, and others are moved behind nobody.
+        // One in the middle is killed, and others are requeued to a futex without waiters.
         sys!(kill, children[40], SIGKILL).unwrap();
         assert_eq!(end_of(children[40]), [9, 0]);
         let moved = sys!(futex, words, FUTEX_REQUEUE, 5, 20, words + 8, 0);
@@ -155,7 +155,7 @@ fn a_robust_lock_of_the_dead_has_one_owner() {
         let (head, entry) = (words + 64, words + 128);
         let word = entry + size_of::<usize>();
         let call = move |operation: u32| sys!(futex, word, operation, 0, 0, 0, 0);
-        // Whoever has the lock keeps it while the others run.
+        // The owner of the lock keeps it while the others run.
         let has_it = move || {
             let own = sys!(gettid).unwrap() as u32;
             (0..20).all(|_| sys!(sched_yield).is_ok() && owner(word) == own)
@@ -181,7 +181,7 @@ fn a_robust_lock_of_the_dead_has_one_owner() {
                 heir.unwrap()
             };
             let heirs: Vec<usize> = (0..heirs).map(begin).collect();
-            // Its end is heard of when the next has the lock, or is about to.
+            // Its end is noticed when the next has the lock, or is about to.
             while call(FUTEX_TRYLOCK_PI) == Err(Errno::EAGAIN) {
                 sys!(sched_yield).unwrap();
             }
@@ -213,7 +213,7 @@ fn two_owners_that_end_hand_a_lock_on() {
             child.unwrap()
         };
         let (first, second, third) = (begin(true), begin(true), begin(false));
-        // The second is killed when it is to have the lock, and has not run yet.
+        // The second is killed when it is about to get the lock, and has not run yet.
         sys!(kill, first, SIGKILL).unwrap();
         assert_eq!(end_of(first), [9, 0]);
         sys!(kill, second, SIGKILL).unwrap();

@@ -16,7 +16,7 @@ enum Step {
 }
 
 fn event(events: u32) -> usize {
-    // Packed on no machine of these.
+    // The structure is packed on none of these architectures.
     put(&[u64::from(events), 7].map(u64::to_ne_bytes).concat())
 }
 
@@ -38,7 +38,8 @@ fn epoll_tells_once_or_as_long_as_it_is_so() {
             let [from, to] = [0, 4].map(|at| peek(pair + at, 1)[0] as usize);
             let set = sys!(epoll_create1, 0).unwrap();
             sys!(epoll_ctl, set, EPOLL_CTL_ADD, from, event(EPOLLIN | flags)).unwrap();
-            // Whether there are bytes, whether it is asked, whether something came since it told.
+            // Whether bytes are there, whether it is armed, whether something arrived since its
+            // last report.
             let (mut held, mut asked, mut news) = (0, true, false);
             let room = reserve(64);
             for step in steps {

@@ -17,7 +17,7 @@ const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const TCP: u8 = 6;
 const TCP_LEVEL: u32 = 6;
 
-/// Plugs the wire in, and forgets what was sent.
+/// Plugs in the wire, and forgets the packets sent so far.
 fn plug() {
     wire::plug(OWN_MAC, OWN.into(), 24).unwrap();
     heard();
@@ -27,7 +27,7 @@ fn frame(kind: u16, payload: &[u8]) -> Vec<u8> {
     [&OWN_MAC[..], &PEER_MAC, &kind.to_be_bytes(), payload].concat()
 }
 
-/// A packet of the peer's comes.
+/// Delivers a packet from the peer.
 fn give(protocol: u8, payload: &[u8]) {
     let header = v4::Header {
         class: 0,
@@ -44,7 +44,7 @@ fn give(protocol: u8, payload: &[u8]) {
     wire::give(&frame(ethernet::IPV4, &packet));
 }
 
-/// A segment of the peer's comes.
+/// Delivers a segment from the peer.
 fn say(header: &Header, payload: &[u8]) {
     let mut bytes = [0; MOST_BYTES];
     let head = header.write(&mut bytes);
@@ -55,7 +55,7 @@ fn say(header: &Header, payload: &[u8]) {
     give(TCP, &segment);
 }
 
-/// The packets that were sent. The peer answers who asks for its card.
+/// The packets that were sent. The peer answers requests for its card.
 fn packets() -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     while let Some(sent) = wire::take() {
@@ -109,7 +109,7 @@ fn socket() -> usize {
     sys!(socket, AF_INET, SOCK_STREAM, 0).unwrap()
 }
 
-/// A socket that listens at a port.
+/// A socket that listens on a port.
 fn listen(port: u16, backlog: usize) -> usize {
     let fd = socket();
     sys!(bind, fd, address(OWN, port), 16).unwrap();
@@ -117,7 +117,7 @@ fn listen(port: u16, backlog: usize) -> usize {
     fd
 }
 
-/// The other end of a connection, which the peer has.
+/// The peer's end of a connection.
 #[derive(Clone, Copy)]
 struct Far {
     own: u16,
@@ -127,7 +127,7 @@ struct Far {
 }
 
 impl Far {
-    /// One that has said nothing yet.
+    /// An end that has sent nothing yet.
     fn new(own: u16, peer: u16) -> Self {
         Far {
             own,
@@ -149,7 +149,7 @@ impl Far {
         }
     }
 
-    /// Its SYN; the answer.
+    /// Sends its SYN and returns the answer.
     fn open(&mut self) -> Header {
         say(&self.header(Flags::SYN), &[]);
         let answer = one();
@@ -187,7 +187,7 @@ fn a_connection_is_accepted_and_read() {
     });
 }
 
-/// Connects to a port of the peer's without waiting; its SYN.
+/// Connects to a port of the peer without waiting, and returns the SYN.
 fn connect(fd: usize, port: u16) -> Header {
     assert_eq!(
         sys!(connect, fd, address(PEER, port), 16),
@@ -196,7 +196,7 @@ fn connect(fd: usize, port: u16) -> Header {
     one()
 }
 
-/// The peer answers a SYN; its end.
+/// Answers a SYN as the peer, and returns the peer's end.
 fn answer(syn: &Header) -> Far {
     let far = Far {
         ack: syn.seq.wrapping_add(1),
@@ -287,7 +287,7 @@ fn who_reads_no_more_resets_what_comes() {
     });
 }
 
-/// Sets what packets have at most.
+/// Sets the MTU.
 fn set_mtu(mtu: u32) {
     let mut request = [0; 40];
     request[..4].copy_from_slice(b"eth0");
@@ -310,7 +310,7 @@ fn an_answer_to_syn_says_what_the_way_takes() {
     });
 }
 
-/// A machine says by this kind and code that a packet of this one's did not arrive.
+/// Reports, with this ICMP kind and code, that a packet from this machine did not arrive.
 fn report(what: [u8; 2], packet: &[u8]) {
     let message = ip::icmp::error(what, 0, packet).unwrap();
     let mut message = message.to_vec();
@@ -381,7 +381,7 @@ fn numbers_of_datagrams_say_nothing_of_others() {
         set(fd, 0, IP_MTU_DISCOVER, 0);
         let send = |to: Ipv4Addr| {
             sys!(sendto, fd, put(b"x"), 1, 0, address(to, 9), 16).unwrap();
-            // The first waits for the neighbour's card.
+            // The first packet waits for the neighbour's card.
             let sent = [packets(), packets()].concat();
             u16::from_be_bytes([sent[0][4], sent[0][5]])
         };
@@ -492,13 +492,13 @@ fn a_connection_without_socket_needs_a_place() {
                     .iter()
                     .any(|(header, _)| header.flags.contains(flag))
             );
-            // Later tests do not hear of it again.
+            // Later tests must not see it again.
             say(&far.header(Flags::RST), &[]);
         }
     });
 }
 
-/// Sets how much memory all connections may have; what it was.
+/// Sets how much memory all connections may use, and returns the former limits.
 fn set_memory(limits: &[u8]) -> Vec<u8> {
     use linux_raw_sys::general::{AT_FDCWD, O_RDWR};
     let fd = sys!(openat, AT_FDCWD, "/proc/sys/net/ipv4/tcp_mem", O_RDWR).unwrap();
@@ -526,7 +526,7 @@ fn a_hole_is_filled_though_memory_is_short() {
         far.send(Flags::empty(), &[1; 1000]);
         let answer = heard();
         set_memory(&before);
-        // What came early is not there any more.
+        // The bytes that arrived early are no longer there.
         assert_eq!(answer[0].0.ack, far.seq);
         let bytes = reserve(20_000);
         assert_eq!(sys!(read, fd, bytes, 20_000), Ok(1000));
@@ -537,7 +537,7 @@ fn a_hole_is_filled_though_memory_is_short() {
     });
 }
 
-/// Pages of memory that all connections have.
+/// The pages of memory that all connections use.
 fn memory() -> usize {
     let fd = sys!(
         openat,

@@ -6,7 +6,7 @@ use hosted::try_run;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// Tries values, the same in every run, each in a process of its own.
+/// Tries values, the same in every run, each in its own process.
 pub fn each<S: Strategy>(strategy: S, test: fn(S::Value))
 where
     S::Value: Send + Clone + 'static,
