@@ -28,7 +28,7 @@ fn main() {
     println!("cargo::rustc-env=STILE_COMPILER={}", version(&rustc));
 }
 
-/// What the compiler says of its version.
+/// The compiler's version output.
 fn version(rustc: &str) -> String {
     let output = Command::new(rustc).arg("--version").output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().into()

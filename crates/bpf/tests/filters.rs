@@ -208,7 +208,7 @@ fn what_depends_on_the_number_alone_is_known() {
     ];
     assert_eq!(known(&by_argument, 3), None);
     assert_eq!(known(&by_argument, 4), Some(1));
-    // What is read, and not decided by, matters not; nor does what is computed from it.
+    // A value that is read but not tested has no effect, nor has anything computed from it.
     let unused = [
         op(LD_WORD, 16),
         op(AND, 1),

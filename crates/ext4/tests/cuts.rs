@@ -52,7 +52,7 @@ fn cut_workload(start: &[u8], arguments: &str, workload: Workload, seed: u64) ->
     let mut pair = Pair::new(mount(start.to_vec()), seed);
     let start = pair.fs.device().image.clone();
     pair.fs.device().record = Some(Vec::new());
-    // What there was after each operation, and how many events had happened.
+    // The contents after each operation, and how many events had happened.
     let mut states = vec![(0, true, pair.model.dump())];
     for turn in 0..200 {
         let committed = pair.work(workload, turn + seed as usize % 10);

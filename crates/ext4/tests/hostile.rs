@@ -379,7 +379,7 @@ fn values_of_attributes_do_not_share_their_bytes() {
     assert!(is_corrupt(fs.set_attribute(number, b"user.d", Some(b"x"))));
 }
 
-/// What is only read is dropped again.
+/// Blocks that are only read are dropped again.
 #[test]
 fn reading_does_not_fill_the_memory() {
     let arguments = "-b 1024 -J size=1 -N 65536 -O ^metadata_csum";

@@ -32,7 +32,7 @@ impl Numbers {
     }
 }
 
-/// What each owner holds of each byte: exclusively, or not.
+/// How each owner holds each byte: exclusively, or shared.
 struct Model([[Option<bool>; BYTES as usize + 1]; OWNERS as usize]);
 
 impl Model {

@@ -157,7 +157,7 @@ impl Pair {
                 assert!(copies.iter().eq(self.tree.iter()));
                 assert_eq!(copies.len(), self.tree.len());
                 if part % 2 == 0 {
-                    // What was copied list by list is a tree like any other.
+                    // A tree that was copied list by list behaves like any other.
                     self.tree = copies;
                 }
                 self.model.retain(|start, _| start % part > 0);

@@ -106,7 +106,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Target {
     connection: Connection,
     now: u64,
-    /// What it sent last, and what it expects.
+    /// The last segment that it sent, and the one that it expects.
     sent: u32,
     expects: u32,
     readable: u64,
@@ -365,7 +365,7 @@ fn guesses_end_nothing() {
     }
 }
 
-/// What a connection costs beside its payload and its records.
+/// The cost of a connection beyond its payload and its records.
 #[test]
 fn sizes() {
     let connection = size_of::<Connection>();

@@ -6,7 +6,7 @@ use script::{ISN, MS, SECOND, Script, plain, sent};
 use tcp::options::{Options, Timestamps};
 use tcp::{Config, Error, Events, Flags, Unreachable};
 
-/// Whoever forges ICMP cannot make segments tiny, nor larger.
+/// Forged ICMP can make segments neither tiny nor larger.
 #[test]
 fn the_size_of_segments_is_bounded() {
     let mut script = Script::open(&plain());

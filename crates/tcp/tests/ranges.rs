@@ -66,6 +66,6 @@ fn bounded() {
         assert!(ranges.insert(2 * number, 2 * number + 1).is_ok());
     }
     assert_eq!(ranges.insert(10_000, 10_001), Err(Full));
-    // What fills a hole needs no room.
+    // Bytes that fill a hole need no room.
     assert_eq!(ranges.insert(1, 2), Ok((0, 3)));
 }

@@ -43,7 +43,7 @@ fn small_segments_close_the_window() {
     assert_eq!(told, 0, "it closes");
     let readable = script.connection.readable();
     assert!((9000..=10_000).contains(&readable), "{readable}");
-    // What is read opens it again.
+    // Reading opens it again.
     script.connection.read(script.now, readable);
     let window = u64::from(script.sends().window) << 7;
     assert!((9000..=10_000).contains(&window), "{window}");

@@ -132,7 +132,7 @@ fn a_closed_window_keeps_no_urgent_pointer() {
     assert_eq!((told.seq, told.urgent), (ISN + 1, 10));
     assert_eq!(script.sends().seq, ISN, "the probe that is answered");
     script.quiet();
-    // What the window lets go wakes who waits to write.
+    // Sending into the window wakes the writers that wait.
     script.connection.take_events();
     script.window = 1000;
     script.data(0, Flags::empty());

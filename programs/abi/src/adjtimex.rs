@@ -108,7 +108,7 @@ fn settle() {
     adjust(libc::ADJ_OFFSET, |_| ());
     adjust(libc::ADJ_STATUS, |asked| asked.status = libc::STA_UNSYNC);
     set_rate(10_000, 0);
-    // What this second takes off, it does.
+    // Waits until this second has removed its part of the offset.
     wait(SECOND + SECOND / 10);
 }
 

@@ -583,7 +583,7 @@ fn deep(levels: usize) -> u8 {
     }
 }
 
-/// What security.capability may hold, and who may say so.
+/// The valid values of security.capability, and who may set it.
 unsafe fn file_capabilities() {
     unsafe {
         let file = libc::memfd_create(c"program".as_ptr(), 0);

@@ -115,7 +115,7 @@ fn waiting() -> usize {
     waiting.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// What did not come about leaves nothing at the listener's port.
+/// A failed connection leaves nothing at the listener's port.
 unsafe fn late() {
     unsafe {
         let listener = server(0);

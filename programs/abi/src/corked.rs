@@ -94,7 +94,7 @@ unsafe fn count(file: c_int, request: libc::Ioctl) -> c_int {
     count
 }
 
-/// What `from` has not sent yet, and what `to` can read.
+/// The bytes that `from` has not sent yet, and those that `to` can read.
 unsafe fn queues(what: &str, from: c_int, to: c_int) {
     unsafe {
         let unsent = count(from, OUTQNSD);
@@ -165,7 +165,7 @@ unsafe fn more(family: c_int) {
     }
 }
 
-/// What waits is sent before the end.
+/// Corked bytes are sent before the end of the connection.
 unsafe fn ends() {
     unsafe {
         let [a, b] = pair(AF_INET, &[]);
@@ -239,7 +239,7 @@ unsafe fn spliced() {
     }
 }
 
-/// What waits is sent after a fifth of a second.
+/// Corked bytes are sent after a fifth of a second.
 unsafe fn late() {
     unsafe {
         let [a, b] = pair(AF_INET, &[]);

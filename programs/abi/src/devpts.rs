@@ -65,7 +65,7 @@ fn link(file: c_int) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// What is told of a slave.
+/// The attributes of a slave.
 unsafe fn told(what: &str, slave: c_int) {
     unsafe {
         let mut stat: libc::stat = mem::zeroed();

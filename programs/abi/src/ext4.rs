@@ -69,7 +69,7 @@ pub fn run() {
     }
 }
 
-/// What can be done to a file with one of the flags, which was opened before.
+/// Operations on a file with one of the flags that was opened before.
 unsafe fn fixed() {
     unsafe {
         for (name, flag) in [("immutable", IMMUTABLE), ("append only", APPEND)] {
@@ -208,7 +208,7 @@ unsafe fn mapped() {
     }
 }
 
-/// What takes the capabilities away that a file has as a program.
+/// Operations that remove the file capabilities of a program.
 unsafe fn privileges() {
     unsafe {
         println!("== privileges");
@@ -315,7 +315,7 @@ unsafe fn full() {
     }
 }
 
-/// Who may not do so.
+/// Operations that a second user may not do.
 unsafe fn second_user() {
     unsafe {
         println!("== a second user");

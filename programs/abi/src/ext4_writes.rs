@@ -120,7 +120,7 @@ unsafe fn flagged() {
     }
 }
 
-/// What takes no place.
+/// Operations that need no space.
 unsafe fn place() {
     unsafe {
         println!("== place");
@@ -145,7 +145,7 @@ unsafe fn place() {
     }
 }
 
-/// What is stored through a mapping behind the end is not there when the file grows.
+/// Bytes stored through a mapping beyond the end do not appear when the file grows.
 unsafe fn tails() {
     unsafe {
         println!("== behind the end");
@@ -209,7 +209,7 @@ unsafe fn names() {
     }
 }
 
-/// Who is told of attributes.
+/// The attributes that flistxattr(2) lists for root, and for a user.
 unsafe fn attributes() {
     unsafe {
         println!("== attributes");

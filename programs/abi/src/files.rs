@@ -361,7 +361,7 @@ unsafe fn vectors() {
     }
 }
 
-/// What would end beyond the last offset that there is.
+/// Operations that would end beyond the last possible offset.
 unsafe fn last_offsets(file: i32) {
     unsafe {
         let mut bytes = [1u8; 8];

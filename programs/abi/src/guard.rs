@@ -249,7 +249,7 @@ fn vdso() {
     });
 }
 
-/// What smaps says of the page at `address`.
+/// The entry of smaps for the page at `address`.
 fn is_shown(address: usize) -> Option<bool> {
     let text = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     let mut inside = false;

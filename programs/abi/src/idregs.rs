@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use libc::{PROT_EXEC, PROT_READ, PROT_WRITE, c_int, c_void, siginfo_t};
 
-/// What is read where the instruction is undefined.
+/// The value read if the instruction is undefined.
 const UNDEFINED: u64 = 0x0bad_0bad_0bad_0bad;
 
 /// The signal of the last instruction that raised one, its code, and its address.
@@ -229,7 +229,7 @@ const OTHERS: [(&str, u32); 35] = [
     ("sb", 0xd503_30ff),
 ];
 
-/// What becomes of instructions that are not for programs, and of some that are.
+/// The effect of instructions that programs may not use, and of some that they may.
 fn attempts(page: *mut u32) {
     for crm in 0..16 {
         for op2 in [0, 5] {

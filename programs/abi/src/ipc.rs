@@ -45,7 +45,7 @@ unsafe fn copied() {
     }
 }
 
-/// What is wrong with a value comes before whose semaphore it is.
+/// An invalid value is reported before missing rights to the semaphore.
 unsafe fn foreign() {
     unsafe {
         let id = libc::semget(libc::IPC_PRIVATE, 2, 0o600);

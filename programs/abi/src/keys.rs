@@ -128,7 +128,7 @@ fn quota(user: u32) -> String {
     fields.join(" ")
 }
 
-/// What counts of keys: descriptions, payloads, links.
+/// Parts of keys that count against the quota: descriptions, payloads, links.
 unsafe fn charged() {
     const WHO: u32 = 1074;
     let text = |len: usize| vec![b'x'; len];
@@ -214,7 +214,7 @@ unsafe fn overrun() {
     }
 }
 
-/// Who is given a key has it in its quota.
+/// A key that changes its owner counts against the quota of the new one.
 unsafe fn given_away() {
     const WHO: c_long = 1076;
     let to = |user| quota(user as u32);

@@ -263,7 +263,7 @@ unsafe fn signals() {
     }
 }
 
-/// What a mapping or a move replaces does not count against the limits of memory.
+/// A mapping or a move that replaces memory does not count it against the limits.
 unsafe fn replaced() {
     const MIB: usize = 1 << 20;
     let map = |at: *mut c_void, len: usize, flags| {

@@ -29,7 +29,7 @@ pub fn run() {
     tell_end("user's page 0", user);
 }
 
-/// What root may map, and what a user may.
+/// The low addresses that root may map, and those that a user may.
 fn everybody() {
     let least = fs::read_to_string(LEAST).unwrap_or_default();
     println!("least: {}", least.trim());

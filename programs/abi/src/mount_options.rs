@@ -135,7 +135,7 @@ unsafe fn unmount() -> c_int {
     unsafe { libc::umount(AT.as_ptr()) }
 }
 
-/// What is said of the last mount.
+/// The options that are listed for the last mount.
 fn last(file: &str) -> String {
     let text = fs::read_to_string(file).unwrap_or_default();
     let line = text.lines().last().unwrap_or_default();
@@ -174,7 +174,7 @@ unsafe fn shares() {
     }
 }
 
-/// What a change keeps, and refuses.
+/// The options that a remount keeps, and those that it refuses.
 unsafe fn limits() {
     unsafe {
         tell("mount", mount("tmpfs", 0, "size=1m,nr_inodes=20,mode=711"));

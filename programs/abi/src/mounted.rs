@@ -116,7 +116,7 @@ unsafe fn mount(flags: c_ulong) -> c_int {
     unsafe { libc::mount(none, AT.as_ptr(), kind, flags, ptr::null()) }
 }
 
-/// What is said of the mount.
+/// The options that are listed for the mount.
 unsafe fn told() {
     unsafe {
         let mut stat: libc::statfs = mem::zeroed();

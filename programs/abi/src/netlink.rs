@@ -106,7 +106,7 @@ unsafe fn ask(file: c_int, what: &str, kind: u16, flags: u16, body: &[u8]) {
     println!("{line}");
 }
 
-/// What names the interface, names another or none.
+/// Requests that name the interface, another one, or none.
 unsafe fn links() {
     unsafe {
         let file = socket();
@@ -319,7 +319,7 @@ unsafe fn groups() {
     }
 }
 
-/// What comes beside a message.
+/// The control messages that accompany a message.
 unsafe fn beside() {
     unsafe {
         let file = socket();

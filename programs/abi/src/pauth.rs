@@ -45,7 +45,7 @@ fn generic(value: u64) -> u64 {
     signature
 }
 
-/// What each key makes of the same addresses.
+/// The signatures that each key makes of the same addresses.
 fn signed() -> Signed {
     let mut all = [[0; COUNT]; 5];
     for at in 0..COUNT {

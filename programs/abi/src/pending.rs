@@ -120,7 +120,7 @@ unsafe fn many() {
     }
 }
 
-/// What can be done with what is pending.
+/// Operations on pending connections.
 unsafe fn begun() {
     unsafe {
         let (listener, port, first) = full();
@@ -273,7 +273,7 @@ unsafe fn timed_out() {
     }
 }
 
-/// Whoever learns that it is connected may go on at once.
+/// A program that learns that it is connected may continue at once.
 unsafe fn at_once() {
     const COUNT: usize = 64;
     unsafe {

@@ -96,7 +96,7 @@ unsafe fn nothing_executed() {
             change("to write and execute", place, BOTH | PROT_EXEC);
             println!("{}", rights(place));
         }
-        // What lies before a page that is refused changes.
+        // The pages before a refused page are changed.
         let free = map(3, BOTH, MAP_PRIVATE | MAP_ANONYMOUS, -1);
         let middle = free.wrapping_byte_add(PAGE);
         let flags = MAP_PRIVATE | libc::MAP_FIXED;
@@ -108,7 +108,7 @@ unsafe fn nothing_executed() {
         for page in 0..3 {
             println!("{page}: {}", rights(free.wrapping_byte_add(page * PAGE)));
         }
-        // What the mount says later concerns no mapping.
+        // Later changes of the mount do not affect mappings.
         let place = map(1, PROT_READ, MAP_PRIVATE, fd);
         let again = libc::MS_REMOUNT | libc::MS_BIND;
         tell(

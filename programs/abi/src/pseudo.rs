@@ -232,7 +232,7 @@ unsafe fn pipes() {
     }
 }
 
-/// What eventfd, epoll and their like share.
+/// Properties that eventfd, epoll and similar files share.
 unsafe fn anonymous() {
     unsafe {
         let files = [

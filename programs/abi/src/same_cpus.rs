@@ -43,7 +43,7 @@ fn cpuinfo() {
     }
 }
 
-/// What a program reads on this CPU: names and values.
+/// The names and values that a program reads on this CPU.
 #[cfg(target_arch = "aarch64")]
 fn readings() -> Vec<(&'static str, u64)> {
     use std::arch::asm;
@@ -74,7 +74,7 @@ fn readings() -> Vec<(&'static str, u64)> {
     read
 }
 
-/// What a program reads on this CPU: names and values.
+/// The names and values that a program reads on this CPU.
 #[cfg(target_arch = "riscv64")]
 fn readings() -> Vec<(&'static str, u64)> {
     use std::arch::asm;

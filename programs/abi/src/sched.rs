@@ -189,7 +189,7 @@ unsafe fn attributes() {
     }
 }
 
-/// What children get of a policy, and what says that they get none of it.
+/// The parts of a policy that children inherit, and the flag that prevents it.
 unsafe fn children(plain: Attributes) {
     unsafe {
         let tell_all = |what: &str| {

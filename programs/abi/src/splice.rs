@@ -209,7 +209,7 @@ fn write(file: c_int, bytes: &[u8]) -> i64 {
     unsafe { libc::write(file, bytes.as_ptr().cast(), bytes.len()) as i64 }
 }
 
-/// What a thread that moved bytes came to.
+/// The results of a thread that moved bytes.
 type Moved = thread::JoinHandle<Result<i64, &'static str>>;
 
 /// Starts a thread, and returns once it sleeps or is done.
@@ -236,7 +236,7 @@ fn start(act: impl FnOnce() -> i64 + Send + 'static) -> Moved {
     }
 }
 
-/// What comes from a socket has its place in the pipe, whoever else writes there.
+/// Bytes from a socket keep their place in the pipe, even if others write there.
 unsafe fn beside_a_writer(bytes: &[u8]) {
     unsafe {
         let (ends, socket) = (pipe(O_NONBLOCK), connection());

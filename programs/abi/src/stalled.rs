@@ -141,7 +141,7 @@ unsafe fn blocked() {
     }
 }
 
-/// What had come can be read.
+/// Data that had arrived can be read.
 unsafe fn unread() {
     unsafe {
         let [a, b] = pair(0);

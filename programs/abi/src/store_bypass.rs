@@ -30,7 +30,7 @@ pub fn run() {
     tell_end("confined", in_child(confined));
 }
 
-/// What a program that was executed finds.
+/// The state that a program finds after it was executed.
 pub fn told() {
     show("executed");
 }

@@ -61,7 +61,7 @@ fn fill((client, _): &mut Ends) -> usize {
     std::iter::from_fn(|| client.write(&bytes).ok()).sum()
 }
 
-/// Whoever waits for memory goes on when others give it back, though its peer reads nothing.
+/// A writer that waits for memory continues when others free it, though its peer reads nothing.
 fn waiting(mut connections: Vec<Ends>) {
     let (mut client, server) = connections.pop().expect("many");
     client.set_nonblocking(false).expect("a flag");

@@ -195,7 +195,7 @@ unsafe fn memory() {
 
 unsafe fn switches() {
     unsafe {
-        // Whoever else runs does so elsewhere, or not for long.
+        // Other programs run elsewhere, or not for long.
         libc::syscall(libc::SYS_sched_setaffinity, 0, 8, &[1u64]);
         // A slow machine may find that a time to sleep is over already.
         let slept = (0..20).any(|_| {

@@ -220,7 +220,7 @@ unsafe fn signals() {
     call("sigpending", libc::SYS_sigpending, [at, 0, 0]);
     println!("  {old:x?}");
     call("sigsuspend", libc::SYS_sigsuspend, [0, 0, 0]);
-    // What is above the first 32 stays.
+    // The bits above the first 32 are kept.
     let high = [0u32, 1];
     let both = high.as_ptr() as usize;
     // SAFETY: the set is ours.

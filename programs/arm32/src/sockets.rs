@@ -195,7 +195,7 @@ unsafe fn many([from, to]: [c_int; 2]) {
             });
             let mut span = [5i32, 0, 0x7fff_ffff, 0];
             if number == RECVMMSG_TIME64 {
-                // What is beside the nanoseconds does not matter.
+                // The bytes beside the nanoseconds do not matter.
                 span = [5, 0, 0, -1];
             }
             let (list, span) = (got.as_mut_ptr(), span.as_mut_ptr());

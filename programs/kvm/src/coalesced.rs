@@ -113,7 +113,7 @@ pub fn tell(kvm: &Kvm) {
     }
 }
 
-/// What the guest says in x10 of how far it is.
+/// The progress that the guest reports in x10.
 fn vcpu_place(vcpu: &VcpuFd) -> u64 {
     host::get(vcpu, host::X0 | 20).expect("x10")
 }

@@ -58,12 +58,12 @@ fn all(what: &str, vcpus: &mut [VcpuFd; 2], virt: u64, phys: Option<u64>) {
             let phys = phys.is_none_or(|wanted| near(counters[1], wanted));
             println!("{what}: {} {phys}", near(counters[0], virt));
         }
-        // What else it tells is of its physical timer.
+        // Its other output concerns its physical timer.
         println!("timer: {:?}", [(); 5].map(|()| told(vcpu)));
     }
 }
 
-/// What the guest writes next.
+/// The value that the guest writes next.
 fn told(vcpu: &mut VcpuFd) -> u64 {
     match vcpu.run() {
         Ok(VcpuExit::MmioWrite(_, data)) => number(data),

@@ -187,7 +187,7 @@ pub fn stay_on(cpu: usize) {
     assert_eq!(done, 0);
 }
 
-/// What the calling thread has used of a processor.
+/// The processor time that the calling thread has used.
 pub fn processor_time() -> Duration {
     // SAFETY: all zeroes is a time, which is valid for the call.
     unsafe {

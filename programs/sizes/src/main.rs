@@ -36,7 +36,7 @@ const SECONDS: u32 = 100;
 fn main() {
     let mut words: Vec<String> = env::args().skip(1).collect();
     match words.first().map(String::as_str) {
-        // What the row `exec` executes.
+        // The program that the row `exec` executes.
         Some("--nothing") => return,
         Some("--raise") => {
             raise_system_limits();
@@ -103,7 +103,7 @@ fn raise_limits() {
         let pair = [value; 2];
         let _ = call!(SYS_prlimit64, 0, limit, pair.as_ptr(), 0);
     }
-    // Whoever a row leaves behind comes to this process.
+    // Orphans of a row are reparented to this process.
     let _ = call!(SYS_prctl, libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 }
 
@@ -135,7 +135,7 @@ fn measure_apart(row: &Row, size: usize, quick: bool) {
     }
     while sys::wait(-1).is_ok() {}
     let _ = fs::remove_dir_all(FOLDER);
-    // What passes the line on runs before the next row does.
+    // The process that passes the line on runs before the next row does.
     sys::settle();
 }
 

@@ -21,7 +21,7 @@ pub fn used() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// What was done to a disk.
+/// The operations done on a disk.
 pub enum Event {
     Write(usize, Vec<u8>),
     Flush,

@@ -13,7 +13,7 @@ pub struct Node {
     pub names: usize,
     pub size: u64,
     pub target: Vec<u8>,
-    /// What each block that is written is filled with.
+    /// The byte with which each written block is filled.
     pub blocks: BTreeMap<u32, u8>,
     pub entries: BTreeMap<Vec<u8>, u32>,
     pub attributes: BTreeMap<Vec<u8>, Vec<u8>>,

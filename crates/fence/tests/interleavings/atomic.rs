@@ -42,7 +42,7 @@ impl AtomicU64 {
     }
 }
 
-/// What a thread does to a word.
+/// An operation of a thread on a word.
 #[derive(Clone, Copy, Debug)]
 pub enum Act {
     Load,
@@ -86,7 +86,7 @@ fn join(view: &mut View, other: &View) {
     }
 }
 
-/// What remains to be seen depends on nothing else.
+/// The state of an exploration: the remaining steps depend on nothing else.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
     /// Each word's stores in order, each with what who acquires from it knows.

@@ -5,7 +5,7 @@ use super::path::Random;
 use std::collections::BTreeMap;
 use tcp::{Connection, Error, Events, Flags, Write};
 
-/// What the program does.
+/// The operations of the program.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// How many bytes it writes before it ends.
@@ -41,7 +41,7 @@ pub struct End {
     pub written: u64,
     pub released: u64,
     pub read: u64,
-    /// What was placed and not read: start and end.
+    /// The ranges that were placed and not read: start and end.
     placed: BTreeMap<u64, u64>,
     pub events: Events,
     pub error: Option<Error>,

@@ -58,7 +58,7 @@ pub struct Net {
     /// Timers that were due, and segments that were sent, in all.
     pub timers: u64,
     pub sent: u64,
-    /// What is sent is also kept here, where asked for.
+    /// The sent bytes are also kept here, if asked for.
     pub log: Option<Vec<(u64, Packet)>>,
 }
 

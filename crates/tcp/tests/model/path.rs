@@ -23,7 +23,7 @@ impl Random {
     }
 }
 
-/// What a direction is like. Chances are in millionths.
+/// The properties of a direction. Chances are in millionths.
 #[derive(Clone, Copy, Debug)]
 pub struct Traits {
     /// One way, in ns.

@@ -66,7 +66,7 @@ pub unsafe fn segments_and_rights() {
     }
 }
 
-/// What a queue of POSIX refuses by size and by mode.
+/// Sizes and modes that a POSIX message queue refuses.
 pub unsafe fn queues() {
     unsafe {
         let name = path(c"/edges");

@@ -299,7 +299,7 @@ pub unsafe fn robust() {
     }
 }
 
-/// Whoever was woken for a dead owner and died on the way to the futex passes the news on.
+/// A thread that was woken for a dead owner, and died before it locked the futex, wakes the next.
 pub unsafe fn woken_and_dead() {
     unsafe {
         let entry = Entry {

@@ -120,7 +120,7 @@ extern "C" fn innermost(_: c_int) {
     unsafe { libc::_exit(0) };
 }
 
-/// What becomes of an alternate stack while handlers run, by its flags.
+/// The state of an alternate stack while handlers run, by its flags.
 pub unsafe fn armed() {
     unsafe {
         let mut room = vec![0u8; 1 << 16];

@@ -14,7 +14,7 @@ use super::become_user;
 use crate::{in_child, tell, tell_ok};
 
 const PAGE: usize = 4096;
-/// What one last-level table covers.
+/// The bytes that one last-level table maps.
 const TABLE: usize = 2 << 20;
 /// The size of the file.
 const LEN: usize = 64 << 20;

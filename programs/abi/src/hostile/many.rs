@@ -65,7 +65,7 @@ unsafe fn orphans(line: u32) {
     }
 }
 
-/// What a process did to semaphores of many sets is undone at its end.
+/// Changes by a process to semaphores of many sets are undone when it ends.
 unsafe fn sets() {
     const SETS: usize = 16_000;
     // SAFETY: an operation, and numbers.

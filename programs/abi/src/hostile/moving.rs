@@ -26,7 +26,7 @@ const MOVES: u32 = 60;
 /// How much less memory may be free afterwards, in KiB.
 const LITTLE: i64 = 32 << 10;
 
-/// What the processes share.
+/// The state that the processes share.
 #[derive(Default)]
 struct Shared {
     ready: AtomicU32,

@@ -13,7 +13,7 @@ use super::become_user;
 use crate::{in_child, tell_ok};
 
 const PAGE: usize = 4096;
-/// What one last-level table covers.
+/// The bytes that one last-level table maps.
 const TABLE: usize = 2 << 20;
 const LEN: usize = 1 << 30;
 const ROUNDS: usize = 8;

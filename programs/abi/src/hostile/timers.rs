@@ -13,9 +13,9 @@ use super::hang::{EACH, create};
 const MANY: usize = 4_000;
 /// A real-time signal that no C library keeps for itself.
 const IGNORED: c_int = 40;
-/// What the other program does: some 10 ms of a CPU.
+/// The work of the other program: some 10 ms of a CPU.
 const ROUNDS: u64 = 1_000_000;
-/// What it may take.
+/// The time that it may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs this part.

@@ -79,7 +79,7 @@ unsafe fn terminal() -> [c_int; 2] {
     }
 }
 
-/// What is typed erases an empty line, so that the line never fills.
+/// The typed bytes erase an empty line, so that the line never fills.
 unsafe fn erased() {
     unsafe {
         let [master, slave] = terminal();
@@ -89,7 +89,7 @@ unsafe fn erased() {
     }
 }
 
-/// What is written has no effect at the first column, so that the screen never fills.
+/// The written bytes have no effect in the first column, so that the screen never fills.
 unsafe fn unseen() {
     unsafe {
         let [master, slave] = terminal();

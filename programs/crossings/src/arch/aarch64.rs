@@ -4,7 +4,7 @@ use super::{TAGS, Thread};
 use crate::sys::{self, number};
 use core::arch::{asm, global_asm};
 
-/// What Linux calls this architecture's machine.
+/// Linux's name for this architecture's machine.
 pub const NAME: &str = "aarch64";
 
 /// `HWCAP_CPUID`, from `asm/hwcap.h`: the kernel emulates reads of the ID registers.

@@ -4,7 +4,7 @@ use super::{TAGS, Thread};
 use crate::sys::{self, number};
 use core::arch::{asm, global_asm};
 
-/// What Linux calls this architecture's machine.
+/// Linux's name for this architecture's machine.
 pub const NAME: &str = "riscv64";
 
 /// `struct sigaction` as the kernel takes it: no restorer here, the kernel brings its own.

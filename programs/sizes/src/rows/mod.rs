@@ -23,7 +23,7 @@ const EACH: usize = 16;
 pub struct Row {
     /// A short name.
     pub name: &'static str,
-    /// What is measured; `N` is the number of objects or bytes.
+    /// The measured quantity; `N` is the number of objects or bytes.
     pub about: &'static str,
     /// The sizes at which it is measured.
     pub sizes: Sizes,
