@@ -135,6 +135,8 @@ kinds! {
         /// Pages made valid in a user's address space, those that fault-around maps ahead included.
         /// A table counts those that [`Kind::MAPPING`] does not stand for; a snapshot has all.
         MappedPages "mapped-pages",
+        /// Runs of 16 contiguous pages among them, whose entries a CPU may hold as one.
+        MappedRuns "mapped-runs",
     }
     /// Exits of guests to the hypervisor, by class.
     Guest "guest" {

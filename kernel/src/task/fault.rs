@@ -89,26 +89,33 @@ fn may_be_lost(address: usize) -> bool {
 /// Makes the pages of a range present, as far as access is allowed. May sleep.
 ///
 /// # Errors
-/// ENOMEM, EFAULT; EINTR if the current thread must die.
-pub fn populate(space: &AddressSpace, range: Range<usize>, write: bool) -> Result<()> {
-    for page in range.step_by(PAGE_SIZE) {
-        while let Err(failure) = space.populate_page(page, write)? {
-            match failure {
-                Failure::NoMemory if !oom::make_room() => return Err(Errno::ENOMEM),
-                Failure::Absent | Failure::Denied => {
-                    let access = if write { Access::Write } else { Access::Read };
-                    match space.fault_paged(page, access) {
-                        Ok(()) => break,
-                        Err(Failure::NoMemory) if oom::make_room() => {}
-                        Err(Failure::Paused) => {}
-                        Err(failure) => return Err(failure.errno()),
-                    }
-                }
-                _ => {}
-            }
-        }
-        current().count_fault();
+/// ENOMEM, EFAULT; EINTR if the current thread is to die.
+pub fn populate(space: &AddressSpace, mut range: Range<usize>, write: bool) -> Result<()> {
+    while !range.is_empty() {
+        let pages = populate_first(space, &range, write)?;
+        (0..pages).for_each(|_| current().count_fault());
+        range.start += pages * PAGE_SIZE;
         sched::cond_resched_killable()?;
     }
     Ok(())
+}
+
+/// Makes the first page of a range present, and others with it; returns their number.
+fn populate_first(space: &AddressSpace, range: &Range<usize>, write: bool) -> Result<usize> {
+    loop {
+        match space.populate_first(range, write)? {
+            Ok(pages) => return Ok(pages),
+            Err(Failure::NoMemory) if !oom::make_room() => return Err(Errno::ENOMEM),
+            Err(Failure::Absent | Failure::Denied) => {
+                let access = if write { Access::Write } else { Access::Read };
+                match space.fault_paged(range.start, access) {
+                    Ok(()) => return Ok(1),
+                    Err(Failure::NoMemory) if oom::make_room() => {}
+                    Err(Failure::Paused) => {}
+                    Err(failure) => return Err(failure.errno()),
+                }
+            }
+            Err(_) => {}
+        }
+    }
 }

@@ -129,13 +129,14 @@ crate::selftest! {
             let request = MapRequest::anonymous(Place::Fixed(start), PAGES * PAGE_SIZE);
             space.map(request, &mut Removed::new()).unwrap();
             for page in 0..PAGES {
-                space.populate_page(start + page * PAGE_SIZE, true).unwrap().unwrap();
+                let at = start + page * PAGE_SIZE;
+                space.populate_first(&(at..at + PAGE_SIZE), true).unwrap().unwrap();
             }
         };
         map(START);
         map(START << 1);
         assert_eq!(take_memory(&space), 2 * PAGES);
         assert!(space.size().resident == 0 && space.vma_after(0).is_none());
-        assert!(space.populate_page(START, true).is_err());
+        assert!(space.populate_first(&(START..START + PAGE_SIZE), true).is_err());
     }
 }

@@ -107,6 +107,7 @@ mod refused;
 mod reserved;
 mod rights;
 mod rseq;
+mod runs;
 mod same_cpus;
 mod sched;
 mod sealed;
@@ -181,6 +182,7 @@ fn main() {
         Some("identity") if std::env::args().nth(2).is_some() => identity::after_exec(),
         Some("identity") => identity::run(),
         Some("rseq") => rseq::run(),
+        Some("runs") => runs::run(),
         Some("inherit") => inherit::run(),
         Some("ipc") => ipc::run(),
         Some("ptrace") => ptrace::run(),

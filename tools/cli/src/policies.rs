@@ -4,10 +4,11 @@
 use anyhow::{Result, bail};
 
 /// A policy and its values, the default first.
-const POLICIES: [(&str, &[&str]); 6] = [
+const POLICIES: [(&str, &[&str]); 7] = [
     ("entry", &["svc-first", "switch", "table"]),
     ("idreg", &["direct", "locked"]),
     ("hwaf", &["cached", "reread"]),
+    ("contpte", &["on", "off"]),
     ("fence.kernel", &["lazy", "preventive"]),
     ("fence.user", &["auto", "svvptc", "preventive"]),
     ("affinity", &["index", "scan"]),

@@ -47,4 +47,6 @@ pub enum Key {
     /// Signal handlers start with PSTATE bits that differ from the interrupted program's: because
     /// of either of the two above (arm64).
     HandlerState = 13,
+    /// Runs of contiguous pages of files have contiguous entries (`contpte=on`).
+    Contiguous = 14,
 }

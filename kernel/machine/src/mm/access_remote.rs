@@ -6,7 +6,6 @@ use core::ops::Range;
 use super::asid::Context;
 use super::fault::{Access, Failure};
 use super::space::{AddressSpace, Space};
-use super::table::BUSY;
 use super::vma::Rights;
 use super::{PAGE_SIZE, PhysAddr, frame, huge_page};
 use crate::arch::mmu::Pte;
@@ -107,7 +106,7 @@ impl AddressSpace {
         space.table.visit(range.start..end, &mut |start, entries| {
             for (page, entry) in (start..).step_by(PAGE_SIZE).zip(entries) {
                 let pte = entry.load();
-                if found.is_some() || pte == Pte::EMPTY || pte == BUSY {
+                if found.is_some() || pte == Pte::EMPTY || pte == Pte::BUSY {
                     continue;
                 }
                 let frame = frame::FrameRef::clone_phys(PhysAddr(pte.phys()));

@@ -8,10 +8,10 @@ use super::asid::Context;
 use super::frame::{FRAMES, FrameRef, Owner};
 use super::space::{AddressSpace, Space, TAGGED};
 use super::space_lock::{Own, Slot};
-use super::table::{BUSY, Entry, Leaf, hidden};
+use super::table::{Entry, Leaf, PageTable, hidden};
 use super::totals::Limits;
 use super::vma::{PageSource, Rights, Source, Vma};
-use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, age, page_down};
+use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, age, contpte, page_down};
 use crate::arch;
 use crate::arch::mmu::{Memory, Prot, Pte};
 use crate::errno::{Errno, Result};
@@ -259,13 +259,15 @@ impl Space {
             vma,
             context,
             own,
+            table: &self.table,
             leaf,
             entry,
             page,
         };
         let done = if pte == Pte::EMPTY {
             change.fill(access)
-        } else if access == Access::Write && !pte.writable() && pte != BUSY {
+        } else if access == Access::Write && !pte.writable() && !pte.is_contiguous() {
+            // What is busy is nobody's yet, and a run allows what its VMA does.
             change.make_writable(pte)
         } else {
             change.touch(pte);
@@ -282,6 +284,7 @@ struct Page<'a, const NEW_TABLE: bool, const TAGS: bool> {
     vma: &'a Vma,
     context: &'a Context,
     own: &'a Slot,
+    table: &'a PageTable,
     leaf: Leaf<'a>,
     entry: &'a Entry,
     page: usize,
@@ -316,6 +319,14 @@ impl<const NEW_TABLE: bool, const TAGS: bool> Page<'_, NEW_TABLE, TAGS> {
         } else {
             let writable = shared && self.vma.rights.contains(Rights::WRITE);
             let page = mapping.page(index, write)?;
+            if !TAGS
+                && !write
+                && contpte::is_on()
+                && let Some(filled) = self.fill_run(&**mapping, index, &page)
+            {
+                self.pay_fill(Some(filled));
+                return Ok(());
+            }
             self.hold_first(kind, page, writable)
         };
         if !write {
@@ -323,6 +334,25 @@ impl<const NEW_TABLE: bool, const TAGS: bool> Page<'_, NEW_TABLE, TAGS> {
         }
         self.pay_fill(filled);
         Ok(())
+    }
+
+    /// Maps the run around the page, if there is one.
+    #[cold]
+    #[inline(never)]
+    fn fill_run(
+        &self,
+        mapping: &dyn PageSource,
+        index: usize,
+        frame: &FrameRef,
+    ) -> Option<Owed<FillUser>> {
+        let page = contpte::FilePage {
+            vma: self.vma,
+            mapping,
+            index,
+            address: self.page,
+            frame,
+        };
+        page.fill_run(self.table, self.leaf, self.own)
     }
 
     fn fill_anonymous(&self, write: bool) -> Result<()> {

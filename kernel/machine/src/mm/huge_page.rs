@@ -6,6 +6,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use super::asid::Context;
+use super::contpte;
 use super::fault::{self, Access, Failure};
 use super::frame::{self, FRAMES, FrameRef, Owner};
 use super::mmu_gather::Gather;
@@ -134,8 +135,9 @@ impl HugePage {
     }
 
     /// Converts the huge page to pages: a table of PTEs with the attributes of `pte`, the huge
-    /// page's entry, which then hold the frames.
-    fn into_table(self, pte: Pte) -> PhysAddr {
+    /// page's entry, which then hold the frames. Those in no run that
+    /// overlaps the bytes `changing` of the huge page are runs.
+    fn into_table(self, pte: Pte, changing: &Range<usize>) -> PhysAddr {
         let HugePage { frames, table } = self;
         core::mem::forget(frames);
         table.zero();
@@ -143,8 +145,12 @@ impl HugePage {
         // SAFETY: a zeroed frame, to which only the result refers.
         let leaf = unsafe { Leaf::at(table) };
         for index in 0..HUGE_PAGE_PAGES {
-            let entry = leaf.entry(index * PAGE_SIZE);
-            entry.fill::<FillUser>(pte.page(index)).held_by_nobody();
+            let (at, page) = (index * PAGE_SIZE, pte.page(index));
+            let pte = match contpte::overlap(at, changing) {
+                true => page,
+                false => page.contiguous(),
+            };
+            leaf.entry(at).fill::<FillUser>(pte).held_by_nobody();
         }
         table
     }
@@ -263,7 +269,7 @@ impl Space {
 
     /// Returns the last-level table, or none if there is a huge page, including one that is
     /// installed because of `anew`. The debts of new tables are added to `tables`.
-    fn leaf_or_huge_page<const TAGS: bool>(
+    pub(super) fn leaf_or_huge_page<const TAGS: bool>(
         &self,
         anew: Option<(&Vma, &Slot)>,
         context: &Context,
@@ -329,54 +335,86 @@ impl Space {
         filled
     }
 
-    /// Splits all huge pages that overlap `range`, with the space locked exclusively.
+    /// Splits all huge pages that overlap `range` and unfolds all runs there, with the space locked
+    /// exclusively.
     #[inline]
     pub(super) fn split(&self, context: &Context, range: Range<usize>) {
-        if self.table.has_huge_pages() {
-            self.split_each(context, range);
+        if self.table.has_larger() {
+            self.split_all(context, range);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn split_each(&self, context: &Context, range: Range<usize>) {
+    fn split_all(&self, context: &Context, range: Range<usize>) {
+        self.unfold(context, range.clone());
+        self.split_each(context, range.clone(), &range);
+    }
+
+    /// Splits all huge pages that overlap `range`. Runs stay as they are: for fork, which copies
+    /// none of those of files.
+    #[inline]
+    pub(super) fn split_huge_pages(&self, context: &Context, range: Range<usize>) {
+        if self.table.has_larger() {
+            self.split_each(context, range.clone(), &range);
+        }
+    }
+
+    /// Splits all huge pages that overlap `range`. Their pages become runs, but for those around
+    /// the pages `changing`.
+    #[cold]
+    #[inline(never)]
+    fn split_each(&self, context: &Context, range: Range<usize>, changing: &Range<usize>) {
         while let Some((start, slot, pte, owed)) = self.table.take_huge_page(range.clone()) {
             context.pay(owed, start..start + SIZE);
             // SAFETY: the entry held it, and is empty now.
             let huge = unsafe { HugePage::from_phys(PhysAddr(pte.phys())) };
-            let owed = self.table.link(slot, huge.into_table(pte.revealed()));
+            let changing = match contpte::is_on() {
+                true => changing.start.saturating_sub(start)..(changing.end - start).min(SIZE),
+                false => 0..SIZE,
+            };
+            if changing != (0..SIZE) {
+                self.table.set_runs();
+            }
+            let owed = self
+                .table
+                .link(slot, huge.into_table(pte.revealed(), &changing));
             context.pay(owed, start..start + SIZE);
         }
     }
 
-    /// Splits the huge pages that only partly lie in `range`.
+    /// Splits the huge pages, and unfolds the runs, that only partly lie in `range`.
     #[inline]
     pub(super) fn split_ends(&self, context: &Context, range: &Range<usize>) {
-        if self.table.has_huge_pages() {
-            self.split_edge(context, range.start);
-            self.split_edge(context, range.end);
+        if self.table.has_larger() {
+            self.split_both_ends(context, range);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn split_edge(&self, context: &Context, edge: usize) {
-        if !edge.is_multiple_of(SIZE) {
-            self.split_each(context, edge..edge + 1);
+    fn split_both_ends(&self, context: &Context, range: &Range<usize>) {
+        for edge in [range.start, range.end] {
+            if !edge.is_multiple_of(SIZE) {
+                self.split_each(context, edge..edge + 1, &(edge..edge));
+            }
         }
+        self.unfold_ends(context, range);
     }
 
-    /// Removes all huge pages that overlap `range`.
+    /// Removes all huge pages that overlap `range`, and makes the pages of runs there pages by
+    /// themselves.
     #[inline]
-    pub(super) fn gather_huge_pages(&self, gather: &mut Gather, range: &Range<usize>) {
-        if self.table.has_huge_pages() {
-            self.gather_each_huge_page(gather, range.clone());
+    pub(super) fn gather_larger(&self, gather: &mut Gather, range: &Range<usize>) {
+        if self.table.has_larger() {
+            self.gather_each_larger(gather, range.clone());
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn gather_each_huge_page(&self, gather: &mut Gather, range: Range<usize>) {
+    fn gather_each_larger(&self, gather: &mut Gather, range: Range<usize>) {
+        self.gather_runs(gather, &range);
         while let Some((start, _, pte, owed)) = self.table.take_huge_page(range.clone()) {
             // SAFETY: the entry held it, and is empty now.
             unsafe { gather.take_huge_page(start, PhysAddr(pte.phys()), owed) };

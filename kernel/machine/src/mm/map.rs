@@ -6,7 +6,7 @@ use super::large::is_large;
 use super::space::{AddressSpace, Space};
 use super::vma::{Flags, Label, Rights, Source, Vma};
 use super::vmas::{Removed, Vmas};
-use super::{PAGE_SIZE, huge_page, page_down, page_up};
+use super::{PAGE_SIZE, contpte, huge_page, page_down, page_up};
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
 use crate::upcall::capable;
@@ -140,15 +140,16 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Faults one page in. The inner error is [`Failure::NoMemory`], [`Failure::Paused`] if this
-    /// has waited and must be called again, or [`Failure::Absent`] and [`Failure::Denied`], with
-    /// which [`AddressSpace::fault_paged`] may help.
-    pub fn populate_page(
+    /// Faults in the first page of a range all of which is wanted, and others with it; returns how
+    /// many there are now from the first one on. The inner error is [`Failure::NoMemory`],
+    /// [`Failure::Paused`] if this has waited and must be called again, or [`Failure::Absent`] and
+    /// [`Failure::Denied`], with which [`AddressSpace::fault_paged`] may help.
+    pub fn populate_first(
         &self,
-        page: usize,
+        range: &Range<usize>,
         write: bool,
-    ) -> Result<core::result::Result<(), Failure>> {
-        let space = self.read_lock();
+    ) -> Result<core::result::Result<usize, Failure>> {
+        let (space, page) = (self.read_lock(), range.start);
         let vma = space
             .vmas
             .find_near(page, &space.slot().data.hint)
@@ -162,12 +163,16 @@ impl AddressSpace {
         }
         let made = if space.is_tagged() {
             space.resolve_tagged(&self.context, space.slot(), page, access)
+        } else if contpte::may_populate(vma, range)
+            && space.populate_run(vma, &self.context, space.slot(), page)
+        {
+            return Ok(Ok(contpte::PAGES));
         } else {
             space.resolve::<false>(&self.context, space.slot(), page, access)
         };
         match made {
             Err(failure @ (Failure::Unmapped | Failure::BeyondEnd)) => Err(failure.errno()),
-            made => Ok(made),
+            made => Ok(made.map(|()| 1)),
         }
     }
 }

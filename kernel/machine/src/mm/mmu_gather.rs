@@ -7,6 +7,7 @@ use core::mem::MaybeUninit;
 use super::PAGE_SIZE;
 use super::PhysAddr;
 use super::asid::Context;
+use super::contpte;
 use super::fault::zero_frame;
 use super::frame::{FRAMES, FrameRef};
 use super::huge_page::{self, HugePages};
@@ -90,6 +91,16 @@ impl<'a> Gather<'a> {
         self.taken += huge_page::SIZE / PAGE_SIZE;
         // SAFETY: guaranteed by the caller.
         unsafe { self.huge_pages.add(huge) };
+    }
+
+    /// Makes the pages of a run invalid pages by themselves, which are to be taken one by one.
+    #[cold]
+    pub fn hide_run(&mut self, start: usize, run: &[Entry]) {
+        let owed = contpte::hide(run);
+        match self.context {
+            Some(_) => self.owed.add(start..start + contpte::SIZE, owed),
+            None => owed.held_by_nobody(),
+        }
     }
 
     #[inline(always)]

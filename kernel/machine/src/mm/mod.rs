@@ -8,6 +8,7 @@ pub(crate) mod asid;
 pub mod aslr;
 mod buddy;
 pub mod commit;
+pub mod contpte;
 mod dma;
 pub mod fault;
 mod fork;
@@ -103,6 +104,7 @@ pub(crate) unsafe fn init(
     vmalloc::init(ram);
     fault::init();
     age::init();
+    contpte::init();
     huge_page::init();
     aslr::init();
     Archive::find(archive, ram, reserved)

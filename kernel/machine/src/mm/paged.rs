@@ -90,6 +90,7 @@ impl Space {
         let Source::File { mapping, .. } = &vma.source else {
             return Ok(());
         };
+        self.unfold(context, page..page + PAGE_SIZE);
         let Some(leaf) = self.table.leaf(page) else {
             return Ok(());
         };

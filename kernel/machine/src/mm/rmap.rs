@@ -165,6 +165,8 @@ impl ReverseMap {
         let walk = |gather: &mut Gather| {
             for vma in space.vmas.touching(from..end) {
                 if let Some(range) = self.truncated_part(vma, lost, from..end) {
+                    space.unfold_ends(context, &range);
+                    space.gather_runs(gather, &range);
                     space
                         .table
                         .visit(range, &mut |start, entries| match lost.copies {

@@ -49,9 +49,9 @@ impl AddressSpace {
     pub fn usage(&self, range: Range<usize>) -> Usage {
         let mut usage = Usage::default();
         self.each_part_of(range, |space, part| {
-            space.table.visit(part.clone(), &mut |_, entries| {
-                for entry in entries {
-                    usage.add(entry.load());
+            space.table.visit(part.clone(), &mut |start, entries| {
+                for (page, entry) in (start..).step_by(PAGE_SIZE).zip(entries) {
+                    usage.add(space.table.alone(page, entry.load()));
                 }
             });
             usage.huge += space.huge_page_count(part);
@@ -107,8 +107,9 @@ impl AddressSpace {
         let space = self.lock();
         space.table.visit(range, &mut |start, entries| {
             for (page, entry) in (start..).step_by(PAGE_SIZE).zip(entries) {
-                let frame = PhysAddr(entry.load().phys());
-                if entry.load() != Pte::EMPTY {
+                let pte = space.table.alone(page, entry.load());
+                let frame = PhysAddr(pte.phys());
+                if pte != Pte::EMPTY {
                     let private = frame == zero_frame() || FRAMES.at(frame).is_anonymous();
                     visit(page, frame.0 >> PAGE_SHIFT, private);
                 }
@@ -150,6 +151,8 @@ impl AddressSpace {
     pub fn clear_references(&self, wanted: impl Fn(&Vma) -> bool) {
         for vma in self.vmas().filter(|vma| wanted(vma)) {
             self.each_part_of(vma.range(), |space, part| {
+                // From here on each page has a flag of its own, which software may have to set.
+                space.unfold(self.context(), part.clone());
                 let mut owed = space.age_huge_pages(part.clone());
                 space.table.visit(part.clone(), &mut |_, entries| {
                     for entry in entries.iter().filter(|entry| entry.load().valid()) {

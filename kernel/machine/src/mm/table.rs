@@ -3,6 +3,7 @@
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
+use super::contpte;
 use super::frame::{FRAMES, FrameRef, Owner, take_private};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
 use crate::arch::cpu;
@@ -31,8 +32,10 @@ pub fn hidden(pte: Pte) -> Pte {
     Pte(pte.0 & !1)
 }
 
-/// The value of an entry while its page is moved to another frame: invalid, but not empty.
-pub const BUSY: Pte = Pte(2);
+/// The inverse of [`hidden`].
+pub fn shown(pte: Pte) -> Pte {
+    Pte(pte.0 | 1)
+}
 
 /// An entry in memory, which the hardware may read at any time and, while it is valid, change
 /// (Access flag, dirty state).
@@ -45,8 +48,22 @@ impl Entry {
         Pte(self.0.load(Relaxed))
     }
 
-    /// Fills an empty entry that nobody else fills concurrently. Earlier writes to the frame or
-    /// table become visible before the entry does.
+    /// Makes an empty entry busy, so that nobody else fills it; false if it is not empty.
+    #[must_use]
+    pub fn claim(&self) -> bool {
+        self.0
+            .compare_exchange(Pte::EMPTY.0, Pte::BUSY.0, Relaxed, Relaxed)
+            .is_ok()
+    }
+
+    /// Makes an entry empty again that was claimed.
+    pub fn give_up(&self) {
+        debug_assert!(self.load() == Pte::BUSY);
+        self.0.store(Pte::EMPTY.0, Relaxed);
+    }
+
+    /// Fills an empty or claimed entry that nobody else fills concurrently. Earlier writes to the
+    /// frame or table become visible before the entry does.
     #[inline]
     pub fn fill<C: Kind>(&self, pte: Pte) -> Owed<C> {
         debug_assert!(is_change(C::CHANGE, self.load(), pte));
@@ -88,7 +105,7 @@ impl Entry {
     /// does a CPU that still holds the busy entry.
     #[inline(always)]
     pub fn replace_frame(&self, old: Pte, new: Pte, pay: impl FnOnce(Owed<Replace>)) -> bool {
-        let first = if mmu::BREAK_FIRST { BUSY } else { new };
+        let first = if mmu::BREAK_FIRST { Pte::BUSY } else { new };
         let Ok(owed) = self.replace(old, first) else {
             return false;
         };
@@ -118,12 +135,12 @@ fn is_change(called: Change, old: Pte, new: Pte) -> bool {
         Change::FillUser | Change::FillKernel => !old.valid() || old.is_unseen(),
         Change::LinkTable => old == Pte::EMPTY && new.is_table(),
         Change::UnlinkTable => old.is_table() && new == Pte::EMPTY,
-        Change::Clear => hidden(new) == new,
+        Change::Clear | Change::Unfold => hidden(new) == new,
         Change::Replace => true,
         Change::Protect => old.phys() == new.phys(),
         Change::Widen => old.phys() == new.phys(),
         Change::Touch | Change::Age => old.with_young(true) == new.with_young(true),
-        Change::Resize | Change::Unfold => false,
+        Change::Resize => false,
     }
 }
 
@@ -151,16 +168,25 @@ impl<'a> Leaf<'a> {
         &self.0[index(address, 0)]
     }
 
+    /// The entries of the run around the page at `address`.
+    pub fn run(self, address: usize) -> &'a [Entry] {
+        let first = index(address & !(contpte::SIZE - 1), 0);
+        &self.0[first..first + contpte::PAGES]
+    }
+
     /// The entries from the one of the page at `address` to the end of the table.
     pub fn from(self, address: usize) -> &'a [Entry] {
         &self.0[index(address, 0)..]
     }
 }
 
+/// Beside the number of huge pages: there are, or were, runs of contiguous entries.
+const RUNS: usize = 1 << (usize::BITS - 1);
+
 /// A page-table tree, and the frames of its tables.
 pub struct PageTable {
     root: PhysAddr,
-    /// Number of entries that hold huge pages.
+    /// Number of entries that hold huge pages, and [`RUNS`].
     huge_pages: AtomicUsize,
     /// Number of tables below the root.
     tables: AtomicUsize,
@@ -223,12 +249,15 @@ impl PageTable {
         Some(self.leaf(address)?.entry(address))
     }
 
-    /// The value of the entry of the page at `address`; for a huge page, the entry that the page
-    /// would have after a split.
+    /// The value of the entry of the page at `address`; for a huge page or a run, the entry that
+    /// the page would have after a split.
     pub fn lookup(&self, address: usize) -> Pte {
         let mut table = self.root;
         for level in (0..mmu::levels()).rev() {
             let pte = entry(table, index(address, level)).load();
+            if level == 0 && pte.is_contiguous() && pte != Pte::BUSY {
+                return contpte::alone(Leaf(entries(table)), address);
+            }
             if level == 0 || pte == Pte::EMPTY {
                 return pte;
             }
@@ -252,6 +281,15 @@ impl PageTable {
             table = PhysAddr(pte.phys());
         }
         Some(entry(table, index(address, 1)))
+    }
+
+    /// The value `pte`, which the entry of the page at `address` has; for one of a run, that which
+    /// the page would have by itself.
+    pub fn alone(&self, address: usize, pte: Pte) -> Pte {
+        match pte.is_contiguous() {
+            true => self.lookup(address),
+            false => pte,
+        }
     }
 
     /// Returns the entry above the last-level table for the page at `address`, which holds that
@@ -291,15 +329,33 @@ impl PageTable {
         Ok(Leaf(entries(self.below(slot, pay)?)))
     }
 
+    /// Whether any entry stands for more than one page: a huge page, or one of a run.
+    #[inline]
+    pub fn has_larger(&self) -> bool {
+        self.huge_pages.load(Relaxed) != 0
+    }
+
     /// Whether any entry holds a huge page.
     #[inline]
     pub fn has_huge_pages(&self) -> bool {
-        self.huge_pages.load(Relaxed) != 0
+        self.huge_pages() != 0
     }
 
     /// Number of entries that hold huge pages.
     pub fn huge_pages(&self) -> usize {
-        self.huge_pages.load(Relaxed)
+        self.huge_pages.load(Relaxed) & !RUNS
+    }
+
+    /// Whether there may be runs.
+    pub fn has_runs(&self) -> bool {
+        self.huge_pages.load(Relaxed) & RUNS != 0
+    }
+
+    /// Records that there is a run. Writes only the first time.
+    pub fn set_runs(&self) {
+        if !self.has_runs() {
+            self.huge_pages.fetch_or(RUNS, Relaxed);
+        }
     }
 
     /// Fills an entry with a huge page; none if another CPU has filled it first.

@@ -125,7 +125,7 @@ impl Space {
     }
 
     fn gather(&self, gather: &mut Gather, range: Range<usize>) {
-        self.gather_huge_pages(gather, &range);
+        self.gather_larger(gather, &range);
         self.table
             .visit(range, &mut |start, entries| gather.take_all(start, entries));
     }

@@ -5,7 +5,7 @@ use super::reclaim;
 use super::{FILLERS, Mapping, WINDOW, pages_of, split};
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
-use crate::mm::frame::{self, FrameRef};
+use crate::mm::frame::{self, FrameRef, FrameRun};
 use crate::task::oom;
 use crate::task::sched::cond_resched_killable;
 use alloc::vec::Vec;
@@ -127,12 +127,14 @@ impl Mapping {
     /// Reads the first absent page of a range, and those after it. Only pages that were read while
     /// `taken` was unchanged are inserted.
     fn fill_range(&self, range: Range<usize>, taken: usize) -> Result<()> {
-        let mut fresh = Vec::new();
+        let (mut fresh, mut run) = (Vec::new(), FrameRun::default());
+        let end = range.end;
         for index in range {
             if self.page(index).is_some() {
                 break;
             }
-            let page = new_page();
+            make_room();
+            let page = run.frame(index, end - index);
             match page.map(|page| (page, fresh.try_reserve(1))) {
                 Ok((page, Ok(()))) => fresh.push((index, page)),
                 _ if !fresh.is_empty() => break,
@@ -171,8 +173,12 @@ impl Mapping {
 
 /// Memory for a page, after reclaiming clean pages if it is short.
 pub(super) fn new_page() -> Result<FrameRef> {
+    make_room();
+    frame::alloc()
+}
+
+fn make_room() {
     if frame::is_scarce() {
         reclaim::reclaim(2 * WINDOW);
     }
-    frame::alloc()
 }

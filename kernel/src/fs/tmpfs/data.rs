@@ -6,7 +6,7 @@ use super::super::writers::Writers;
 use super::quota::Quota;
 use crate::arch::time;
 use crate::errno::{Errno, Result};
-use crate::mm::frame::{self, FrameRef};
+use crate::mm::frame::{self, FrameRef, FrameRun};
 use crate::mm::number::Number;
 use crate::mm::{PAGE_SIZE, PageSource, ReverseMap, shmem_account};
 use crate::sync::{Mutex, SleepMutex};
@@ -137,27 +137,33 @@ impl Data {
         self.pages.lock().get(index).cloned()
     }
 
-    /// The page `index`, which is created if it is a hole. `whole`: the caller overwrites all of
-    /// it.
+    /// The page `index`, made where there was a hole, of `run`, as `count` pages from this one on
+    /// are about to be written. `whole`: the caller overwrites all of it.
     #[inline]
-    fn page_or_new(&self, index: usize, whole: bool) -> Result<FrameRef> {
-        match self.page(index) {
-            Some(page) => Ok(page),
-            None => self.page_for_hole(index, whole, true),
+    fn page_or_new(
+        &self,
+        index: usize,
+        whole: bool,
+        run: &mut FrameRun,
+        count: usize,
+    ) -> Result<FrameRef> {
+        if let Some(page) = self.page(index) {
+            return Ok(page);
         }
+        shmem_account::check_room()?;
+        let fresh = run.frame(index, count)?;
+        if !whole {
+            fresh.zero();
+        }
+        self.insert(index, fresh, true)
     }
 
-    /// Creates the page of a hole. This is a separate function so that a fault on a present page
-    /// does not use its stack.
+    /// Makes the page of a hole for a fault. A function of its own, so that a fault on a present
+    /// page needs no stack for it.
     #[inline(never)]
-    fn page_for_hole(&self, index: usize, whole: bool, may_grow: bool) -> Result<FrameRef> {
+    fn page_for_hole(&self, index: usize) -> Result<FrameRef> {
         shmem_account::check_room()?;
-        let fresh = if whole {
-            frame::alloc()?
-        } else {
-            frame::alloc_zeroed()?
-        };
-        self.insert(index, fresh, may_grow)
+        self.insert(index, frame::alloc_zeroed()?, false)
     }
 
     /// Puts `fresh` in place of a hole, and returns the page that is there now. ENXIO beyond the
@@ -237,12 +243,12 @@ impl Data {
         }
         self.check_write()?;
         self.check_resize(self.size().max(start + from.left() as u64))?;
-        let mut total = 0;
+        let (mut total, mut run) = (0, FrameRun::default());
         while from.left() > 0 {
             let (index, offset) = split(start + total as u64);
             let len = (PAGE_SIZE - offset).min(from.left());
             match self
-                .page_or_new(index, false)
+                .page_or_new(index, false, &mut run, from.left() / PAGE_SIZE)
                 .and_then(|page| from.take_frame(&page, offset, len))
             {
                 Ok(count) => total += count,
@@ -260,8 +266,10 @@ impl Data {
 
     /// Appends `bytes`, which the kernel has read from an archive.
     pub fn fill(&self, bytes: &[u8]) -> Result<()> {
+        let (mut run, pages) = (FrameRun::default(), bytes.len().div_ceil(PAGE_SIZE));
         for (index, chunk) in bytes.chunks(PAGE_SIZE).enumerate() {
-            self.page_or_new(index, chunk.len() == PAGE_SIZE)?
+            let whole = chunk.len() == PAGE_SIZE;
+            self.page_or_new(index, whole, &mut run, pages - index)?
                 .write(0, chunk);
         }
         self.size.fetch_max(bytes.len() as u64, Release);
@@ -469,7 +477,7 @@ impl PageSource for Data {
         }
         match self.page(index) {
             Some(page) => Ok(page),
-            None => self.page_for_hole(index, false, false),
+            None => self.page_for_hole(index),
         }
     }
 

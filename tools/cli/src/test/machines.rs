@@ -57,7 +57,7 @@ const RISCV64: Setting = Setting {
 
 /// The same machine several times, with different entries kept hidden.
 const INJECTED: Setting = Setting {
-    cpu: "rv64,svvptc=on",
+    cpu: "rv64,svvptc=on,svnapot=on",
     smp: 4,
     long: true,
     ..RISCV64
@@ -170,7 +170,7 @@ const SETTINGS: &[Setting] = &[
         name: "cortex-a72-befores",
         cpu: "cortex-a72",
         smp: 2,
-        append: &["entry=switch", "idreg=locked", "hwaf=reread"],
+        append: &["entry=switch", "idreg=locked", "hwaf=reread", "contpte=off"],
         cases: POLICIES,
         ..ARM64
     },
@@ -290,7 +290,7 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "rv64-svvptc",
-        cpu: "rv64,svvptc=on,sv57=off",
+        cpu: "rv64,svvptc=on,sv57=off,svnapot=on",
         smp: 4,
         packages: true,
         quick: true,
@@ -298,7 +298,7 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "rv64-checked",
-        cpu: "rv64,svvptc=off",
+        cpu: "rv64,svvptc=off,svnapot=on",
         checked: true,
         ..RISCV64
     },

@@ -54,6 +54,8 @@ pub(super) mod bit {
     pub const GUARDED: u64 = 1 << 50;
     /// DBM: the hardware may clear AP[2] on a store (FEAT_HAFDBS).
     pub const DIRTY_MODIFIER: u64 = 1 << 51;
+    /// One of 16 entries for pages that are contiguous, and may be cached as one.
+    pub const CONTIGUOUS: u64 = 1 << 52;
     pub const PRIVILEGED_NEVER: u64 = 1 << 53;
     pub const USER_NEVER: u64 = 1 << 54;
     pub const ADDRESS: u64 = ((1 << 48) - 1) & !0xfff;
@@ -92,6 +94,11 @@ pub struct Pte(pub u64);
 impl Pte {
     /// Empty.
     pub const EMPTY: Pte = Pte(0);
+
+    /// The value of an entry that is about to be filled, or whose page is moved to another frame:
+    /// invalid, but not empty. It has the bit of [`Pte::is_contiguous`], so that one test is for
+    /// both.
+    pub const BUSY: Pte = Pte(bit::CONTIGUOUS);
 
     /// Points to the table at `phys`.
     pub const fn table(phys: usize) -> Pte {
@@ -195,6 +202,21 @@ impl Pte {
         }
     }
 
+    /// The PTE as one of a run of contiguous pages.
+    pub const fn contiguous(self) -> Pte {
+        Pte(self.0 | bit::CONTIGUOUS)
+    }
+
+    /// Whether it is one of a run of contiguous pages, or busy.
+    pub const fn is_contiguous(self) -> bool {
+        self.0 & bit::CONTIGUOUS != 0
+    }
+
+    /// The PTE of page `index` of a run by itself.
+    pub const fn alone(self, _index: usize) -> Pte {
+        Pte(self.0 & !bit::CONTIGUOUS)
+    }
+
     /// Makes it a mapping of tagged memory.
     #[cold]
     pub const fn with_tags(self) -> Pte {
@@ -210,6 +232,11 @@ impl Pte {
             self.0 & !bit::ACCESS
         })
     }
+}
+
+/// Whether CPUs know contiguous entries: always (Arm ARM, "The Contiguous bit").
+pub fn has_contiguous() -> bool {
+    true
 }
 
 /// Whether changing the frame of a valid PTE requires break-before-make.

@@ -32,6 +32,9 @@ mod bit {
     pub const EXECUTE: u64 = 1 << 5;
     pub const USER: u64 = 1 << 6;
     pub const ACCESSED: u64 = 1 << 7;
+    /// One of a run; the low bits of the frame number are lost, as they are on RISC-V.
+    pub const CONTIGUOUS: u64 = 1 << 8;
+    pub const PLACE: u64 = 15 << 12;
     pub const PHYS: u64 = !0xfff & ((1 << 52) - 1);
 }
 
@@ -57,6 +60,10 @@ pub struct Pte(pub u64);
 impl Pte {
     /// Empty.
     pub const EMPTY: Pte = Pte(0);
+
+    /// The value of an entry that is about to be filled, or whose page is moved to another frame:
+    /// invalid, but not empty.
+    pub const BUSY: Pte = Pte(bit::CONTIGUOUS);
 
     /// Points to the table at `phys`.
     pub const fn table(phys: usize) -> Pte {
@@ -128,6 +135,21 @@ impl Pte {
         self.with(bit::WRITE, on)
     }
 
+    /// The PTE as one of a run of contiguous pages: its address is then that of none of them.
+    pub const fn contiguous(self) -> Pte {
+        Pte(self.0 & !bit::PLACE | 8 << 12 | bit::CONTIGUOUS)
+    }
+
+    /// Whether it is one of a run of contiguous pages, or busy.
+    pub const fn is_contiguous(self) -> bool {
+        self.0 & bit::CONTIGUOUS != 0
+    }
+
+    /// The PTE of page `index` of a run by itself.
+    pub const fn alone(self, index: usize) -> Pte {
+        Pte(self.0 & !(bit::PLACE | bit::CONTIGUOUS) | (index as u64) << 12)
+    }
+
     /// Makes it a mapping of tagged memory: there is none.
     pub const fn with_tags(self) -> Pte {
         self
@@ -152,6 +174,11 @@ impl Pte {
         let needed = bit::VALID | bit::USER | bit::ACCESSED | right;
         self.0 & needed == needed
     }
+}
+
+/// Whether there are contiguous entries.
+pub fn has_contiguous() -> bool {
+    true
 }
 
 /// Whether changing the frame of a valid PTE requires break-before-make.
@@ -231,6 +258,10 @@ pub(super) fn translate(address: usize, access: Access) -> Option<*mut u8> {
             phys = pte.phys();
             continue;
         }
+        let pte = match level == 0 && pte.valid() && pte.is_contiguous() {
+            true => pte.alone(address / size % 16),
+            false => pte,
+        };
         let phys = pte.phys() + address % size;
         return pte
             .allows(access)

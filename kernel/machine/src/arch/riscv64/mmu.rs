@@ -54,6 +54,11 @@ mod bit {
     pub const DIRTY: u64 = 1 << 7;
     /// Reserved for software: marks a PTE as valid that `fence.inject` hides until a fault on it.
     pub const UNSEEN: u64 = 1 << 8;
+    /// N: one of 16 entries that are the same, for pages that are contiguous (Svnapot).
+    pub const NAPOT: u64 = 1 << 63;
+    /// In place of the low bits of the frame number: the size of 64 KiB.
+    pub const NAPOT_64K: u64 = 1 << 3 << super::PPN_SHIFT;
+    pub const NAPOT_SIZE: u64 = 15 << super::PPN_SHIFT;
     /// The frame number: 44 bits.
     pub const PPN: u64 = ((1 << 44) - 1) << super::PPN_SHIFT;
 }
@@ -132,6 +137,11 @@ pub struct Pte(pub u64);
 impl Pte {
     /// Empty.
     pub const EMPTY: Pte = Pte(0);
+
+    /// The value of an entry that is about to be filled, or whose page is moved to another frame:
+    /// invalid, but not empty. It has the bit of [`Pte::is_contiguous`], so that one test is for
+    /// both.
+    pub const BUSY: Pte = Pte(bit::NAPOT);
 
     /// Points to the table at `phys`.
     pub const fn table(phys: usize) -> Pte {
@@ -225,6 +235,22 @@ impl Pte {
         self.with(bit::WRITE | bit::DIRTY, on)
     }
 
+    /// The PTE as one of a run of contiguous pages: its address is then that of none of them.
+    pub const fn contiguous(self) -> Pte {
+        Pte(self.0 & !bit::NAPOT_SIZE | bit::NAPOT_64K | bit::NAPOT)
+    }
+
+    /// Whether it is one of a run of contiguous pages, or busy.
+    pub const fn is_contiguous(self) -> bool {
+        self.0 & bit::NAPOT != 0
+    }
+
+    /// The PTE of page `index` of a run by itself.
+    pub const fn alone(self, index: usize) -> Pte {
+        let run = self.0 & !(bit::NAPOT | bit::NAPOT_SIZE);
+        Pte(run | (index as u64) << PPN_SHIFT)
+    }
+
     /// Makes it a mapping of tagged memory: there is none.
     pub const fn with_tags(self) -> Pte {
         self
@@ -242,6 +268,11 @@ impl Pte {
 
 const fn ppn(phys: usize) -> u64 {
     (phys as u64) >> PAGE_SHIFT << PPN_SHIFT
+}
+
+/// Whether all harts know contiguous entries.
+pub fn has_contiguous() -> bool {
+    features::features().has(isa::Extension::Svnapot)
 }
 
 /// Whether changing the frame of a valid PTE requires break-before-make.

@@ -3,6 +3,7 @@
 
 mod meta;
 mod pool;
+mod run;
 mod setup;
 
 use core::num::NonZeroU32;
@@ -18,6 +19,8 @@ pub use pool::{
     min_free_kbytes, set_min_free_kbytes, watermarks,
 };
 pub(super) use pool::{give_block, give_private, has_ample, take_block, take_private};
+pub use run::FrameRun;
+pub(super) use run::zeroed_run;
 pub(super) use setup::{add, init};
 
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};

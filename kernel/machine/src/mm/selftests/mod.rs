@@ -1,5 +1,6 @@
 //! Memory self-tests inside the kernel, and their shared helpers.
 
+mod contpte;
 mod lifetime;
 mod memory;
 mod model;
