@@ -18,6 +18,16 @@ impl File {
         Ok(file)
     }
 
+    /// The same, written 16 pages at a time: a kernel may have chosen them together.
+    fn written() -> Result<Self> {
+        static BYTES: [u8; 16 * PAGE] = [0; 16 * PAGE];
+        let file = Self(sys::memory_file(PAGES * PAGE)?);
+        for _ in 0..PAGES / 16 {
+            sys::write(file.0, &BYTES)?;
+        }
+        Ok(file)
+    }
+
     fn map(&self, shared: bool) -> Result<Region> {
         Region::file(PAGES, self.0, shared)
     }
@@ -31,7 +41,16 @@ impl Drop for File {
 
 /// Times `work` over the file's mapping, whose pages are absent but for what `prepare` does.
 fn faults(meter: &mut Meter, shared: bool, prepare: fn(&Region), work: fn(&Region)) -> Measured {
-    let file = File::new()?;
+    faults_of(&File::new()?, meter, shared, prepare, work)
+}
+
+fn faults_of(
+    file: &File,
+    meter: &mut Meter,
+    shared: bool,
+    prepare: fn(&Region),
+    work: fn(&Region),
+) -> Measured {
     let region = file.map(shared)?;
     region.read();
     let absent = || {
@@ -47,6 +66,10 @@ fn faults(meter: &mut Meter, shared: bool, prepare: fn(&Region), work: fn(&Regio
 
 pub fn shared_read(meter: &mut Meter) -> Measured {
     faults(meter, true, |_| (), Region::read)
+}
+
+pub fn written_read(meter: &mut Meter) -> Measured {
+    faults_of(&File::written()?, meter, true, |_| (), Region::read)
 }
 
 pub fn shared_write(meter: &mut Meter) -> Measured {

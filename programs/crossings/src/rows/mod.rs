@@ -92,6 +92,11 @@ pub const ROWS: &[Row] = &[
         "first read of a page of a shared tmpfs mapping, 1008 pages in order, by page",
     ),
     row(
+        "file_written_read",
+        files::written_read,
+        "the same, of a file that was written 16 pages a call, which may be contiguous",
+    ),
+    row(
         "file_write",
         files::shared_write,
         "first write to a page of a shared tmpfs mapping, page in the file, tables there",

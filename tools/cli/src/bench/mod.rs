@@ -35,6 +35,7 @@ pub mod page;
 mod path;
 mod patience;
 mod plot;
+mod reach;
 mod report;
 mod result;
 mod scale;

@@ -9,7 +9,7 @@ use super::result::{Column, Head};
 use super::subject::{self, Subject};
 use super::{
     Bench, affinity, boot, crossings, entry_build, entry_compat, fence_programs, guests,
-    idreg_threads, inspect_entry, interrupt, lmbench, scale, sizes, unequal,
+    idreg_threads, inspect_entry, interrupt, lmbench, reach, scale, sizes, unequal,
 };
 use crate::arch::Arch;
 use crate::kernel_image::Kernel;
@@ -88,6 +88,7 @@ impl Step {
         let programs: &[&str] = match self.suite {
             Suite::Affinity | Suite::Guests => &["init", "vmm"],
             Suite::Fence => &["init", "mmap-loop", "mmapstress"],
+            Suite::Hwaf => &["init", "reach"],
             Suite::Entry | Suite::Idreg | Suite::Lmbench => &["init"],
             Suite::Sizes => &["init", "sizes"],
             _ => &[],
@@ -165,6 +166,7 @@ impl Step {
                 columns.push(entry_compat::undefined(bench, subject));
             }
             Suite::Fence => columns.push(fence_programs::measure(bench, arch, subject)),
+            Suite::Hwaf => columns.extend(reach::measure(bench, arch, subject)),
             _ => {}
         }
         Ok(columns)

@@ -66,12 +66,17 @@ pub const HWAF: System = System {
     title: "hwaf: does the hardware set the Access flag?",
     rows: &[
         "file_read",
+        "file_written_read",
         "zero_to_private",
         "file_private_write",
         "file_private_write_after_read",
     ],
     shown: &["idregs"],
-    policies: &[&["hwaf=cached"], &["hwaf=reread"]],
+    policies: &[
+        &["hwaf=cached"],
+        &["hwaf=cached", "contpte=off"],
+        &["hwaf=reread"],
+    ],
     cpus: &[],
     arch: Some(Arch::Arm64),
 };
