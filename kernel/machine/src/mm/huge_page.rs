@@ -135,8 +135,9 @@ impl HugePage {
     }
 
     /// Converts the huge page to pages: a table of PTEs with the attributes of `pte`, the huge
-    /// page's entry, which then hold the frames. Those in no run that
-    /// overlaps the bytes `changing` of the huge page are runs.
+    /// page's entry, which then hold the frames. Runs that do not overlap the bytes `changing` of
+    /// the huge page stay together, if it was used: a copy of an old entry would tell a hart that
+    /// pages are old which another has used since.
     fn into_table(self, pte: Pte, changing: &Range<usize>) -> PhysAddr {
         let HugePage { frames, table } = self;
         core::mem::forget(frames);
@@ -146,9 +147,9 @@ impl HugePage {
         let leaf = unsafe { Leaf::at(table) };
         for index in 0..HUGE_PAGE_PAGES {
             let (at, page) = (index * PAGE_SIZE, pte.page(index));
-            let pte = match contpte::overlap(at, changing) {
-                true => page,
-                false => page.contiguous(),
+            let pte = match pte.young() && !contpte::overlap(at, changing) {
+                true => page.contiguous(),
+                false => page,
             };
             leaf.entry(at).fill::<FillUser>(pte).held_by_nobody();
         }

@@ -490,6 +490,10 @@ selftest! {
         let child = space.fork().unwrap();
         let counts = [&space, &child].map(|space| of_runs_in(space, range.clone()));
         assert_eq!(counts, [0, 0]);
+        let Some(space) = huge() else { return };
+        space.clear_references(|_| true);
+        space.protect(pages(30..40), READ).unwrap();
+        assert_eq!(of_runs_in(&space, range.clone()), 0);
     }
 }
 
