@@ -512,6 +512,10 @@ impl PageSource for File {
     }
 
     fn sync(&self, pages: Range<usize>) -> Result<()> {
+        // As on Linux, what cannot write its file is no shared mapping of it.
+        if !self.flags().writable() {
+            return Ok(());
+        }
         let [start, end] = [pages.start, pages.end].map(|page| (page * PAGE_SIZE) as u64);
         self.ops.sync(self, start..end)
     }

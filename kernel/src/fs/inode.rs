@@ -123,8 +123,8 @@ pub struct Attr {
     pub modified: Time,
     /// Last change of the inode.
     pub changed: Time,
-    /// The time of creation.
-    pub created: Time,
+    /// When it was made, where the file system knows that.
+    pub created: Option<Time>,
 }
 
 /// Attributes to change: those that are `Some`.
@@ -224,7 +224,17 @@ pub trait Inode: Send + Sync + Any {
         0
     }
 
-    /// Whether the calling thread may do what the permissions deny.
+    /// Its attributes of statx(2) (STATX_ATTR_*), and those that its file system knows.
+    fn statx_attributes(&self) -> (u32, u32) {
+        (0, 0)
+    }
+
+    /// Whether it keeps when its content was last read.
+    fn keeps_access_time(&self) -> bool {
+        true
+    }
+
+    /// Whether the calling thread may do what the attributes forbid it.
     fn permits(&self) -> bool {
         false
     }

@@ -7,10 +7,12 @@
 pub mod aio;
 pub mod anonymous;
 pub mod columns;
+mod damage;
 pub mod dentry;
 pub mod device;
 pub mod dnotify;
 pub mod epoll;
+pub mod erofs;
 pub mod eventfd;
 pub mod ext4;
 mod fd_bitmap;
@@ -27,6 +29,8 @@ pub mod io;
 pub mod kmsg;
 pub mod lease;
 pub mod mount;
+mod names;
+mod on_disks;
 mod open_flags;
 pub mod page_cache;
 pub mod path;
@@ -35,6 +39,7 @@ pub mod pipe;
 pub mod poll;
 pub mod proc;
 pub mod protected;
+mod recent;
 pub mod ring;
 #[cfg(feature = "selftest")]
 mod selftests;
@@ -53,6 +58,7 @@ pub mod tty;
 pub mod walk;
 mod weak_file;
 pub mod writers;
+mod xattr_names;
 
 pub use dentry::Dentry;
 pub use fdtable::{FdShare, FdTable};

@@ -142,6 +142,8 @@ pub fn unlinkat(directory: i32, path: usize, flags: u32) -> Result<usize> {
         (true, b"..") => Errno::ENOTEMPTY,
         (true, _) => Errno::EBUSY,
     })?;
+    // As on Linux, before the look for the name.
+    perm::writable(&parent)?;
     let victim = until_still(|| remove(&parent, name, &last, rmdir))?;
     inotify::unlinked(&victim);
     inotify::in_directory(&parent, name, rmdir, IN_DELETE, 0);
@@ -205,6 +207,7 @@ pub fn renameat2(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Resu
     }
     let old_name = old_last.last_component(Errno::EBUSY)?;
     let new_name = new_last.last_component(if fresh { Errno::EEXIST } else { Errno::EBUSY })?;
+    perm::writable(&old_parent)?;
     let names = [
         (&old_parent, &old_last, old_name),
         (&new_parent, &new_last, new_name),

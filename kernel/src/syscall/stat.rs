@@ -5,7 +5,6 @@ use super::path::{self, check_flags, file, opened};
 use crate::errno::{Errno, Result};
 use crate::fs::device;
 use crate::fs::inode::{Attr, FsStat, Kind, SetAttr, Time};
-use crate::fs::mount::KEEPS_FLAGS;
 use crate::fs::tmpfs::without_set_id;
 use crate::fs::{Path, inotify, perm};
 use crate::mm::PAGE_SIZE;
@@ -13,18 +12,6 @@ use crate::mm::user::UserPtr;
 use crate::task::current;
 use linux_raw_sys::general::*;
 use zerocopy::{Immutable, IntoBytes};
-
-/// The attributes that ext4 reports.
-const ATTRIBUTES: u32 = STATX_ATTR_APPEND
-    | STATX_ATTR_COMPRESSED
-    | STATX_ATTR_ENCRYPTED
-    | STATX_ATTR_IMMUTABLE
-    | STATX_ATTR_NODUMP
-    | STATX_ATTR_VERITY;
-const _: () = assert!(
-    STATX_ATTR_APPEND | STATX_ATTR_IMMUTABLE | STATX_ATTR_NODUMP
-        == FS_APPEND_FL | FS_IMMUTABLE_FL | FS_NODUMP_FL
-);
 
 /// `struct stat` of the generic ABI (asm-generic/stat.h).
 #[repr(C)]
@@ -150,13 +137,14 @@ pub fn statx(directory: i32, path: usize, flags: u32, mask: u32, to: usize) -> R
         0 => (STATX_MNT_ID, found.mount_id().into()),
         unique => (unique, found.unique_mount_id()),
     };
-    // These inode flags have the same values as the attributes.
-    let (attributes, known) = match found.mount_flags() & KEEPS_FLAGS {
-        0 => (0, 0),
-        _ => (found.inode().flags() & ATTRIBUTES, ATTRIBUTES),
+    let (attributes, known) = found.inode().statx_attributes();
+    let told = match found.inode().keeps_access_time() {
+        true => STATX_BASIC_STATS,
+        false => STATX_BASIC_STATS & !STATX_ATIME,
     };
+    let born = attr.created.map_or(0, |_| mask & STATX_BTIME);
     let statx = Statx {
-        mask: STATX_BASIC_STATS | mask & STATX_BTIME | mount_kind,
+        mask: told | born | mount_kind,
         block_size: PAGE_SIZE as u32,
         attributes: match found.is_mount_root() {
             true => (attributes | STATX_ATTR_MOUNT_ROOT).into(),
@@ -172,7 +160,7 @@ pub fn statx(directory: i32, path: usize, flags: u32, mask: u32, to: usize) -> R
         blocks: attr.blocks,
         attributes_mask: (known | STATX_ATTR_MOUNT_ROOT).into(),
         accessed: attr.accessed.into(),
-        created: attr.created.into(),
+        created: attr.created.unwrap_or_default().into(),
         changed: attr.changed.into(),
         modified: attr.modified.into(),
         rdev: numbers(attr.rdev),

@@ -1,6 +1,7 @@
-//! An ext4 on /dev/vda whose bytes are changed at random, mounted in the folder `m`, and used:
-//! whatever happens, the kernel continues, and the disk can be unmounted.
+//! A file system on /dev/vda whose bytes are changed at random, mounted in the folder `m`, and
+//! used: whatever comes of it, the kernel goes on, and the disk can be unmounted.
 
+use std::ffi::CStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +13,8 @@ use libc::{MS_NODEV, MS_NOEXEC, MS_NOSUID};
 
 use crate::{path, tell};
 
-const ROUNDS: usize = 200;
+/// Rounds on an ext4 and on an EROFS.
+const ROUNDS: [usize; 2] = [200, 50];
 /// What is changed and put back: all that the test has put on the disk.
 const BYTES: usize = 4 << 20;
 /// Files that are used in a round at most.
@@ -30,8 +32,12 @@ impl Random {
     }
 }
 
-/// Runs this part, with other changes for another seed.
-pub fn run(seed: u64) {
+/// Runs this part on an ext4, or on an EROFS, with other changes for another seed.
+pub fn run(seed: u64, kind: &str) {
+    let (kind, options, rounds) = match kind {
+        "erofs" => (c"erofs", c"", ROUNDS[1]),
+        _ => (c"ext4", c"errors=continue", ROUNDS[0]),
+    };
     let disk = OpenOptions::new().read(true).write(true).open("/dev/vda");
     let disk = disk.expect("the disk");
     let mut sound = vec![0; BYTES];
@@ -39,7 +45,7 @@ pub fn run(seed: u64) {
     // Where something is.
     let places: Vec<usize> = (0..BYTES).filter(|&at| sound[at] != 0).collect();
     let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let mut bytes = sound.clone();
         for _ in 0..1 + random.below(12) {
             let at = (places[random.below(places.len())] + random.below(5)).min(BYTES - 1);
@@ -53,7 +59,7 @@ pub fn run(seed: u64) {
         disk.write_all_at(&bytes, 0)
             .expect("a disk that is written");
         disk.sync_all().expect("a disk that is written");
-        if !mount() {
+        if !mount(kind, options) {
             continue;
         }
         let mut left = MOST;
@@ -71,11 +77,11 @@ pub fn run(seed: u64) {
     println!("all rounds");
 }
 
-fn mount() -> bool {
+fn mount(kind: &'static CStr, options: &CStr) -> bool {
     let flags = MS_NODEV | MS_NOEXEC | MS_NOSUID;
-    let options = c"errors=continue".as_ptr().cast();
+    let options = options.as_ptr().cast();
     // SAFETY: the names are NUL-terminated.
-    let done = unsafe { libc::mount(path(c"/dev/vda"), path(c"m"), path(c"ext4"), flags, options) };
+    let done = unsafe { libc::mount(path(c"/dev/vda"), path(c"m"), path(kind), flags, options) };
     done == 0
 }
 

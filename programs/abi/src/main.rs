@@ -40,6 +40,7 @@ mod doing;
 mod droppable;
 mod edges;
 mod ending;
+mod erofs;
 mod ext4;
 mod ext4_writes;
 mod families;
@@ -172,6 +173,7 @@ fn main() {
         Some("processes") => processes::run(),
         Some("protect") => protect::run(),
         Some("disk") => disk::run(),
+        Some("erofs") => erofs::run(),
         Some("ext4") => ext4::run(),
         Some("files") => files::run(),
         Some("frames") => frames::run(),
@@ -222,7 +224,7 @@ fn main() {
         Some("connecting") => connecting::run(),
         Some("cores") => cores::run(),
         Some("cut") => cut::run(),
-        Some("damaged") => damaged::run(number(2)),
+        Some("damaged") => damaged::run(number(2), &std::env::args().nth(3).unwrap_or_default()),
         Some("devpts") => devpts::run(),
         Some("doing") if std::env::args().nth(2).is_some() => doing::run_stopped(),
         Some("doing") => doing::run(),

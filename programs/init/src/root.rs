@@ -3,9 +3,14 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::FileExt;
 
 use crate::sys;
 
+/// The first disk.
+const DISK: &str = "/dev/vda";
+/// Where an EROFS has its magic number, and that number as it stands there.
+const EROFS_MAGIC: (u64, [u8; 4]) = (1024, 0xe0f5_e1e2u32.to_le_bytes());
 /// Where the disk is mounted first.
 const NEW: &str = "/stile/new";
 /// The mounts that come along; what else there is stays behind.
@@ -21,7 +26,7 @@ pub fn switch() -> io::Result<bool> {
         _ => 0,
     };
     fs::create_dir_all(NEW)?;
-    sys::mount_with("/dev/vda", NEW, "ext4", flags)?;
+    sys::mount_with(DISK, NEW, kind()?, flags)?;
     for place in MOVED {
         let new = format!("{NEW}{place}");
         // On a root that cannot be written it must be there.
@@ -34,6 +39,14 @@ pub fn switch() -> io::Result<bool> {
     std::env::set_current_dir("/")?;
     sys::set_host_name(&fs::read_to_string("/etc/hostname").unwrap_or_default());
     Ok(true)
+}
+
+/// The kind of file system that is on the disk.
+fn kind() -> io::Result<&'static str> {
+    let (at, magic) = EROFS_MAGIC;
+    let mut found = [0; 4];
+    fs::File::open(DISK)?.read_exact_at(&mut found, at)?;
+    Ok(if found == magic { "erofs" } else { "ext4" })
 }
 
 /// Leaves the disk as after an umount: nobody writes any more.

@@ -13,8 +13,8 @@ const MAGIC: [u8; 4] = *b"QFI\xfb";
 /// The suffix of the names of such images.
 const ENDING: &str = "qcow2";
 
-/// The modules that Debian's Linux needs for these disks and their file systems, in order.
-pub const LINUX_MODULES: [&str; 7] = [
+/// Modules that Debian's Linux needs for these disks and their file systems, in order.
+pub const LINUX_MODULES: [&str; 9] = [
     "drivers/virtio/virtio_mmio",
     "drivers/block/virtio_blk",
     "lib/crc16",
@@ -22,6 +22,8 @@ pub const LINUX_MODULES: [&str; 7] = [
     "fs/mbcache",
     "fs/jbd2/jbd2",
     "fs/ext4/ext4",
+    "lib/libcrc32c",
+    "fs/erofs/erofs",
 ];
 
 /// A disk.

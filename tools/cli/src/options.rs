@@ -108,8 +108,8 @@ pub struct RunOptions {
     /// .qcow2; with ,ro the machine cannot write to it
     #[arg(long, value_name = "FILE[,ro]")]
     pub disk: Vec<String>,
-    /// Start from the ext4 file system in an image, which is the first disk. Programs are those on
-    /// it, and what they write stays there, unless ,ro is given
+    /// Start from the ext4 or EROFS in an image, which is the first disk; programs are those on it,
+    /// and what they write to an ext4 stays there, but for ,ro
     #[arg(long, value_name = "FILE[,ro]", conflicts_with_all = ["copy", "package"])]
     pub root: Option<String>,
     /// Give the machine a network card, through which it reaches this machine and the network

@@ -4,10 +4,12 @@
 
 use super::super::dentry::Dentry;
 use super::super::inode::{Inode, Kind, New, Replace, WHITEOUT};
+use super::super::recent::Recent;
 use super::node::Node;
 use super::{Locked, errno};
 use crate::errno::{Errno, Result};
-use alloc::sync::{Arc, Weak};
+use crate::mm::heap::try_vec;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::*;
 use ext4::{Error, Rename};
@@ -15,34 +17,21 @@ use ext4::{Error, Rename};
 impl Node {
     /// The dentry of a name that is in use.
     fn known(&self, name: &[u8]) -> Result<Option<Arc<Dentry>>> {
-        let known = self
-            .names()?
-            .lock()
-            .dentries
-            .get(name)
-            .and_then(Weak::upgrade);
+        let known = self.names()?.lock().known(name);
         Ok(known.filter(|dentry| !dentry.is_removed()))
     }
 
     /// Reserves room for another name, until the lock of the file system is released.
     fn room(&self, name: &[u8]) -> Result<Vec<u8>> {
-        let mut key = Vec::new();
-        key.try_reserve_exact(name.len())
-            .map_err(|_| Errno::ENOMEM)?;
-        key.extend_from_slice(name);
-        let mut names = self.names()?.lock();
-        let swept = names.swept;
-        names.swept = names
-            .dentries
-            .retain_from(swept, |_, dentry| dentry.strong_count() > 0);
-        names.dentries.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let key = try_vec(name)?;
+        self.names()?.lock().reserve()?;
         Ok(key)
     }
 
     /// Stores the dentry of a name for which [`Node::room`] reserved room.
     fn put(&self, key: Vec<u8>, dentry: &Arc<Dentry>) {
         if let Ok(names) = self.names() {
-            names.lock().dentries.insert(key, Arc::downgrade(dentry));
+            names.lock().put(key, dentry);
         }
     }
 
@@ -151,7 +140,7 @@ impl Node {
         node.take_over(&fs, inode.map_err(errno)?);
         // A file without a name can be linked once: not again after that name is removed.
         node.linkable.store(false, Relaxed);
-        self.fs().remember(&node);
+        Recent::remember(&self.fs().recent, &node);
         if node.is_dirty() {
             // Without memory, this is repeated when the file is closed.
             _ = self.fs().keep(&node);
@@ -196,7 +185,7 @@ impl Node {
         // A mount on it has lost its place, too.
         _ = dentry.remove();
         if let Ok(names) = self.names() {
-            names.lock().dentries.remove(name);
+            names.lock().remove(name);
         }
     }
 
@@ -261,7 +250,7 @@ impl Node {
                 if let Some(occupant) = occupant {
                     target.forget_name(name, occupant);
                 }
-                self.names()?.lock().dentries.remove(&*old);
+                self.names()?.lock().remove(&old);
             }
         }
         source.moved(there, new);

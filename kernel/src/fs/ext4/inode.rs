@@ -6,26 +6,29 @@ use super::super::file::{FileOps, OpenFlags, access_time};
 use super::super::inode::{Attr, FsStat, Inode, Kind, Link, New, Replace, SetAttr, XattrChange};
 use super::super::path::Path;
 use super::super::writers::Writers;
+use super::super::xattr_names::{List, check_family};
 use super::file::Open;
 use super::node::{Content, Node};
 use super::{errno, to_disk};
 use crate::errno::{Errno, Result};
-use crate::task::{can, file_capabilities};
+use crate::task::file_capabilities;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::*;
 use ext4::{Change, Error};
-use linux_raw_sys::general::CAP_SYS_ADMIN;
+use linux_raw_sys::general::*;
 
-/// The supported attribute namespaces.
-const FAMILIES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
-
-fn check_family(name: &[u8]) -> Result<()> {
-    match FAMILIES.iter().any(|family| name.starts_with(family)) {
-        true => Ok(()),
-        false => Err(Errno::EOPNOTSUPP),
-    }
-}
+/// The attributes of statx(2) that it tells of; flags of an inode have the same numbers.
+const ATTRIBUTES: u32 = STATX_ATTR_APPEND
+    | STATX_ATTR_COMPRESSED
+    | STATX_ATTR_ENCRYPTED
+    | STATX_ATTR_IMMUTABLE
+    | STATX_ATTR_NODUMP
+    | STATX_ATTR_VERITY;
+const _: () = assert!(
+    STATX_ATTR_APPEND | STATX_ATTR_IMMUTABLE | STATX_ATTR_NODUMP
+        == FS_APPEND_FL | FS_IMMUTABLE_FL | FS_NODUMP_FL
+);
 
 /// Like [`errno`], if the object that was not found is an attribute.
 fn attribute_errno(error: Error) -> Errno {
@@ -46,6 +49,14 @@ impl Inode for Node {
 
     fn flags(&self) -> u32 {
         self.with_inode(ext4::Inode::user_flags)
+    }
+
+    fn statx_attributes(&self) -> (u32, u32) {
+        (self.flags() & ATTRIBUTES, ATTRIBUTES)
+    }
+
+    fn keeps_access_time(&self) -> bool {
+        !self.has(FS_NOATIME_FL)
     }
 
     fn set_attr(&self, change: &SetAttr) -> Result<()> {
@@ -183,23 +194,9 @@ impl Inode for Node {
     fn xattrs(&self) -> Result<Vec<u8>> {
         let mut fs = self.fs().lock()?;
         let inode = fs.inode(self.number()).map_err(errno)?;
-        let mut names = Vec::new();
-        let (mut short, privileged) = (false, can(CAP_SYS_ADMIN));
-        let read = fs.attributes(&inode, |family, name| {
-            let told = family != b"trusted." || privileged;
-            if FAMILIES.contains(&family) && told {
-                short |= names.try_reserve(family.len() + name.len() + 1).is_err();
-                if !short {
-                    names.extend_from_slice(family);
-                    names.extend_from_slice(name);
-                    names.push(0);
-                }
-            }
-        });
+        let mut list = List::new();
+        let read = fs.attributes(&inode, |family, name| list.add(family, name));
         fs.told(read).map_err(errno)?;
-        match short {
-            true => Err(Errno::ENOMEM),
-            false => Ok(names),
-        }
+        list.finish()
     }
 }

@@ -5,7 +5,6 @@
 //! locks are taken under it.
 
 mod backing;
-mod damage;
 mod device;
 mod directory;
 mod file;
@@ -13,22 +12,24 @@ mod holes;
 mod inode;
 mod mounted;
 mod node;
-mod recent;
 mod resize;
 mod worker;
 
-pub use mounted::{Held, Options, drop_caches, is_mounted, mount, sync_all, wait_ended};
+pub use mounted::{Held, MOUNTED, Options, drop_caches, mount, sync_all};
 
 use crate::block::volume::Volume;
 use crate::errno::{Errno, Result};
+use crate::fs::damage;
 use crate::fs::inode::{FsStat, Time};
 use crate::fs::page_cache::ErrSeq;
+use crate::fs::recent::Recent;
 use crate::sync::{Mutex, SleepMutex, SleepMutexGuard};
 use crate::task::sched::cond_resched;
 use crate::task::wait_queue::sleep_uninterruptible;
 use crate::task::{can, clock, current};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::fmt;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 use device::Disk;
@@ -36,7 +37,6 @@ use ext4::{Error, Fs};
 use linux_raw_sys::general::CAP_SYS_RESOURCE;
 use node::Node;
 use radix::Radix;
-use recent::Recent;
 
 /// The magic number of statfs(2) (EXT4_SUPER_MAGIC).
 const MAGIC: u64 = 0xef53;
@@ -57,9 +57,9 @@ pub struct Ext4 {
     nodes: Mutex<Radix<Weak<Node>>>,
     /// Files with changes that are not on the disk.
     dirty: Mutex<Radix<Arc<Node>>>,
-    /// Recently used inodes.
-    recent: Mutex<Recent>,
-    /// Inodes without a name that are no longer in use.
+    /// Inodes that are kept for a while.
+    recent: Mutex<Recent<Node>>,
+    /// Inodes without a name that nobody has any more.
     orphans: Mutex<Vec<u32>>,
     /// The mount flags (MS_*).
     flags: AtomicU32,
@@ -109,12 +109,17 @@ fn persist(mut act: impl FnMut() -> Result<()>) -> Result<()> {
     act()
 }
 
-/// Converts an error of the crate to Linux's.
+/// Logs a message of damage.
+fn tell(message: fmt::Arguments) {
+    damage::tell("ext4", message);
+}
+
+/// An error of the crate, as Linux tells it.
 fn errno(error: Error) -> Errno {
     match error {
         Error::Io => Errno::EIO,
         Error::Corrupt(what) => {
-            damage::tell(format_args!("damaged: {what}"));
+            tell(format_args!("damaged: {what}"));
             Errno::EUCLEAN
         }
         Error::Unsupported(_) => Errno::EOPNOTSUPP,
@@ -179,7 +184,7 @@ impl Ext4 {
                 self.add_orphan(number);
                 return false;
             }
-            Err(error) => damage::tell(format_args!("inode {number}: {error:?}")),
+            Err(error) => tell(format_args!("inode {number}: {error:?}")),
             Ok(()) => {}
         }
         true
@@ -224,7 +229,7 @@ impl Ext4 {
         let noted = self.nodes.lock().insert(at, Arc::downgrade(&node));
         noted.map_err(|_| Errno::ENOMEM)?;
         if is_named {
-            self.remember(&node);
+            Recent::remember(&self.recent, &node);
         }
         Ok(node)
     }
@@ -254,6 +259,11 @@ impl Ext4 {
             self.let_go(node);
             self.forget(node.number());
         }
+    }
+
+    /// Keeps an inode no longer that nobody has.
+    fn forget(&self, number: u32) {
+        Recent::forget(&self.recent, number as usize);
     }
 
     /// Calls `visit` with each file that was kept, without locks.

@@ -2,32 +2,28 @@
 
 use super::device::Disk;
 use super::node::Node;
-use super::recent::Recent;
-use super::{Ext4, Locked, damage, errno, persist, to_disk};
+use super::{Ext4, Locked, errno, persist, tell, to_disk};
 use crate::block::volume::{self, Volume};
 use crate::errno::{Errno, Result};
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::{Kind, Time};
+use crate::fs::on_disks::OnDisks;
 use crate::fs::page_cache::ErrSeq;
 use crate::fs::path::Path;
+use crate::fs::recent::Recent;
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc_cyclic;
 use crate::sync::{Mutex, SleepMutex};
-use crate::task::wait_queue::WaitQueue;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 use ext4::{Errors, Fs, ROOT};
 use linux_raw_sys::general::{MS_DIRSYNC, MS_RDONLY};
 use radix::Radix;
 
-/// All file systems, by device number, until they are unmounted.
-static MOUNTED: Mutex<Vec<(u64, Weak<Ext4>)>> = Mutex::new(Vec::new());
-/// The number of those unmounted so far, and the threads that wait for the next one.
-static ENDED: AtomicUsize = AtomicUsize::new(0);
-/// See [`ENDED`].
-static WAITING: WaitQueue = WaitQueue::new();
+/// All of them, until they are unmounted.
+pub static MOUNTED: OnDisks<Ext4> = OnDisks::new();
 
 /// A handle of the file system, which all its mounts share: it is unmounted when the last is
 /// dropped.
@@ -114,15 +110,15 @@ fn begin(volume: &Arc<Volume>, flags: u32, options: Options) -> Result<(Held, Ar
         block_size,
         nodes: Mutex::new(Radix::default()),
         dirty: Mutex::new(Radix::default()),
-        recent: Mutex::new(Recent::default()),
+        recent: Mutex::new(Recent::new()),
         orphans: Mutex::new(Vec::new()),
         flags: AtomicU32::new(flags),
         errors: AtomicU8::new(0),
         failed: ErrSeq::new(),
         me: me.clone(),
     })?;
-    // The recently used nodes refer to it.
-    let root = enlist(&mounted, root).inspect_err(|_| mounted.shrink(0))?;
+    // The nodes that it remembers hold it.
+    let root = enlist(&mounted, root).inspect_err(|_| Recent::shrink(&mounted.recent, 0))?;
     Ok((Held(mounted), root))
 }
 
@@ -135,10 +131,7 @@ fn enlist(mounted: &Arc<Ext4>, root: ext4::Inode) -> Result<Arc<Dentry>> {
         mounted.note_errors(&fs);
     }
     let root = Dentry::named(node, None, b"")?;
-    let mut all = MOUNTED.lock();
-    all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-    all.push((mounted.volume.number(), Arc::downgrade(mounted)));
-    drop(all);
+    MOUNTED.add(mounted.volume.number(), mounted)?;
     Ok(root)
 }
 
@@ -268,8 +261,8 @@ impl Drop for Held {
         if let Err(error) = fs.sync() {
             crate::log!("{}: ext4: {error:?}", fs.volume.name());
         }
-        fs.shrink(0);
-        // Data that could not be written is lost.
+        Recent::shrink(&fs.recent, 0);
+        // What could not be written is lost.
         fs.each_kept(|node| fs.let_go(node));
         fs.wait_for_writers();
         // The first attempt to unmount consumes the crate's file system.
@@ -281,61 +274,20 @@ impl Drop for Held {
         // Readers of the device itself must see what was written.
         _ = fs.volume.mapping().invalidate(0..usize::MAX);
         fs.volume.end_use(true);
-        let me: *const Ext4 = Arc::as_ptr(fs);
-        let mut all = MOUNTED.lock();
-        all.retain(|(_, other)| !core::ptr::eq(other.as_ptr(), me));
-        ENDED.fetch_add(1, Release);
-        drop(all);
-        WAITING.wake_all();
+        MOUNTED.remove(fs);
     }
 }
 
-/// Whether the file system on a block device is mounted, or is being unmounted; and how many were
-/// unmounted so far.
-pub fn is_mounted(device: u64) -> (bool, usize) {
-    let all = MOUNTED.lock();
-    let ended = ENDED.load(Acquire);
-    (all.iter().any(|(number, _)| *number == device), ended)
-}
-
-/// Waits until more than `so_far` were unmounted.
-///
-/// # Errors
-/// EINTR: a signal kills the process.
-pub fn wait_ended(so_far: usize) -> Result<()> {
-    let ended = WAITING.wait_killable(|| ENDED.load(Acquire) != so_far);
-    ended.map_err(|_| Errno::EINTR)
-}
-
-/// Drops the inodes that are no longer in use (`vm.drop_caches`).
+/// Keeps no inodes that nobody has (`vm.drop_caches`).
 pub fn drop_caches() {
-    each(|fs| fs.shrink(0));
-}
-
-/// Calls `visit` with every mounted file system, without locks.
-pub fn each(mut visit: impl FnMut(&Ext4)) {
-    let mut last = None;
-    loop {
-        // Others may be unmounted meanwhile.
-        let next = {
-            let all = MOUNTED.lock();
-            let rest = all.iter().filter(|(number, _)| Some(*number) > last);
-            let next = rest.min_by_key(|(number, _)| *number);
-            next.map(|(number, fs)| (*number, fs.upgrade()))
-        };
-        let Some((number, fs)) = next else { return };
-        if let Some(fs) = fs {
-            visit(&fs);
-        }
-        last = Some(number);
-    }
+    MOUNTED.each(|fs| Recent::shrink(&fs.recent, 0));
 }
 
 /// Writes back all file systems (sync(2)).
 pub fn sync_all() {
-    each(|fs| {
+    MOUNTED.each(|fs| {
         if let Err(error) = fs.sync() {
-            damage::tell(format_args!("{}: {error:?}", fs.volume.name()));
+            tell(format_args!("{}: {error:?}", fs.volume.name()));
         }
     });
 }

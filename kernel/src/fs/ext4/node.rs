@@ -1,35 +1,27 @@
 //! The inodes in use.
 
-use super::super::dentry::Dentry;
 use super::super::file::File;
 use super::super::inode::{Attr, Inode, Kind, New, Time};
+use super::super::names::Names;
 use super::super::page_cache::Mapping;
 use super::super::pipe::Fifo;
+use super::super::recent::Numbered;
 use super::super::writers::Writers;
 use super::super::{device, tmpfs};
 use super::backing::FileData;
 use super::{Ext4, Locked, errno, from_disk, to_disk};
 use crate::errno::{Errno, Result};
-use crate::hash::{self, HashMap};
 use crate::mm::heap::{try_arc, try_arc_cyclic};
 use crate::sync::Mutex;
 use crate::task::{current, file_capabilities, oom};
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
 use core::any::Any;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use ext4::{Change, Stamp};
 use linux_raw_sys::general::*;
 
-/// The dentries of a directory, by name.
-pub struct Names {
-    pub dentries: HashMap<Vec<u8>, Weak<Dentry>>,
-    /// Where the search for dead ones continues.
-    pub swept: usize,
-}
-
-/// The content of an inode.
+/// What an inode is beside its attributes.
 pub enum Content {
     /// A regular file.
     File(Arc<Mapping>),
@@ -77,10 +69,7 @@ impl Node {
                 let data = FileData::new(fs.clone(), inode.number, sectors.clone())?;
                 Content::File(Mapping::new(data, inode.size())?)
             }
-            Kind::Directory => Content::Directory(Mutex::new(Names {
-                dentries: hash::new(),
-                swept: 0,
-            })),
+            Kind::Directory => Content::Directory(Mutex::new(Names::new())),
             Kind::Fifo => Content::Fifo(Fifo::new()?),
             _ => Content::Other,
         };
@@ -221,7 +210,7 @@ impl Node {
             accessed: time(Stamp::Access),
             modified: modified.unwrap_or_else(|| time(Stamp::Modify)),
             changed: modified.map_or(changed, |modified| modified.max(changed)),
-            created: time(Stamp::Birth),
+            created: Some(time(Stamp::Birth)),
         }
     }
 
@@ -369,6 +358,16 @@ impl Node {
             device: device::split(rdev),
             target,
         }
+    }
+}
+
+impl Numbered for Node {
+    fn place(&self) -> usize {
+        self.number as usize
+    }
+
+    fn wanted(&self) -> &AtomicBool {
+        &self.wanted
     }
 }
 

@@ -1,9 +1,10 @@
 //! The thread that commits transactions when they are old enough (Linux's jbd2).
 
-use super::mounted::each;
-use super::{damage, to_disk};
+use super::mounted::MOUNTED;
+use super::{tell, to_disk};
 use crate::errno::Result;
 use crate::fs::inode::Time;
+use crate::fs::recent::Recent;
 use crate::mm::frame;
 use crate::sync::SleepMutex;
 use crate::task::wait_queue::sleep_killable;
@@ -29,10 +30,10 @@ pub fn start() -> Result<()> {
 fn run(_: usize) -> ! {
     loop {
         sleep_killable(clock::deadline_in(INTERVAL));
-        each(|ext4| {
+        MOUNTED.each(|ext4| {
             ext4.release_clean();
             if frame::is_scarce() {
-                ext4.shrink(ext4.remembered() / 2);
+                Recent::shrink(&ext4.recent, Recent::len(&ext4.recent) / 2);
             }
             // It may have been unmounted by now.
             let Ok(mut fs) = ext4.lock() else { return };
@@ -44,7 +45,7 @@ fn run(_: usize) -> ! {
                 false => fs.commit_if_due(to_disk(Time::now())),
             };
             if let Err(error) = done {
-                damage::tell(format_args!("commit: {error:?}"));
+                tell(format_args!("commit: {error:?}"));
             }
         });
     }

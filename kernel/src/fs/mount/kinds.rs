@@ -1,13 +1,13 @@
 //! The file systems there are to mount.
 
 use super::super::dentry::Dentry;
-use super::super::ext4;
 use super::super::inode::FsStat;
 use super::super::page_cache::ErrSeq;
 use super::super::path::Path;
 use super::super::tmpfs::{self, Options, Tmpfs};
 use super::super::tty::{self, pts_options};
 use super::super::{device, inotify, proc, sysfs};
+use super::super::{erofs, ext4, on_disks};
 use super::options::{parse, permissions};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
@@ -40,6 +40,8 @@ enum Own {
     Processes(Arc<proc::Options>),
     /// One on a disk: its device's number, and what unmounts it with the last mount.
     Disk(u64, ext4::Held),
+    /// One that is only read.
+    Image(u64, erofs::Held),
 }
 
 /// Flags (MS_*) and options that a file system is to get.
@@ -54,6 +56,7 @@ enum OwnChange {
     Terminals(pts_options::Options),
     Processes(proc::Change),
     Disk(u32, ext4::Options),
+    Image(erofs::Options),
 }
 
 /// Held while a file system is reconfigured (as Linux's s_umount of that one).
@@ -66,7 +69,7 @@ pub const FLAGS: u32 = MS_RDONLY | MS_SYNCHRONOUS | MS_MANDLOCK | MS_DIRSYNC | M
 pub const KEEPS_FLAGS: u32 = 1 << 31;
 
 /// The kinds of file system that are on a disk.
-pub const ON_DISK: [&str; 1] = ["ext4"];
+pub const ON_DISK: [&str; 2] = ["ext4", "erofs"];
 
 /// The other kinds of file system there are, as /proc/filesystems lists them.
 pub const KINDS: [&str; 6] = ["tmpfs", "ramfs", "devtmpfs", "devpts", "proc", "sysfs"];
@@ -156,52 +159,98 @@ impl Super {
         })
     }
 
-    /// The file system on the block device at `source`, which may already be mounted. It only has
-    /// the options of all file systems.
+    /// The file system of a kind (of [`ON_DISK`]) on the block device at `source`: that which is
+    /// mounted already, if it is.
     ///
     /// # Errors
     /// EBUSY: it is mounted read-only, and shall not be, or the other way. Those of
-    /// [`ext4::mount`].
-    pub fn on_disk(source: &Path, options: &[u8], flags: u32) -> Result<Arc<Self>> {
-        let mut own = ext4::Options::default();
-        let flags = parse(options, flags, |name, value| own.set(name, value))? & FLAGS;
-        check_disk(flags)?;
+    /// [`ext4::mount`], [`erofs::mount`].
+    pub fn on_disk(kind: &str, source: &Path, options: &[u8], flags: u32) -> Result<Arc<Self>> {
+        let change = match kind {
+            "erofs" => Self::parse_image(options, flags)?,
+            _ => Self::parse_disk(options, flags)?,
+        };
         loop {
-            let so_far = match Self::find_or_mount(source, own, flags)? {
+            let so_far = match Self::find_or_mount(source, &change)? {
                 Found::Mounted(fs) => return Ok(fs),
                 Found::Ending(so_far) => so_far,
             };
-            ext4::wait_ended(so_far)?;
+            on_disks::wait_ended(so_far)?;
         }
     }
 
-    fn find_or_mount(source: &Path, own: ext4::Options, flags: u32) -> Result<Found> {
+    fn find_or_mount(source: &Path, change: &Change) -> Result<Found> {
         static MOUNTING: SleepMutex<Vec<Weak<Super>>> = SleepMutex::new(Vec::new());
         let mut mounted = MOUNTING.lock_killable()?;
         mounted.retain(|fs| fs.strong_count() > 0);
         let number = source.inode().attr().rdev;
         let known = mounted.iter().filter_map(Weak::upgrade);
-        let same = |fs: &Arc<Super>| matches!(&fs.own, Own::Disk(own, _) if *own == number);
+        let same = |fs: &Arc<Super>| fs.is_same(number, &change.own);
         if let Some(fs) = known.into_iter().find(same) {
-            return match (fs.flags() ^ flags) & MS_RDONLY {
+            return match (fs.flags() ^ change.flags) & MS_RDONLY {
                 0 => Ok(Found::Mounted(fs)),
                 _ => Err(Errno::EBUSY),
             };
         }
-        if let (true, so_far) = ext4::is_mounted(number) {
+        let so_far = on_disks::ended();
+        let ends = mounted
+            .iter()
+            .all(|fs| !fs.upgrade().is_some_and(|fs| fs.is_on(number)));
+        if ends && (ext4::MOUNTED.has(number) || erofs::MOUNTED.has(number)) {
             return Ok(Found::Ending(so_far));
         }
-        let (held, root) = ext4::mount(source, flags, own)?;
-        let fs = try_arc(Super {
-            kind: "ext4",
-            root,
-            flags: AtomicU32::new(flags | KEEPS_FLAGS),
-            writers: AtomicUsize::new(0),
-            own: Own::Disk(number, held),
-        })?;
+        let fs = try_arc(Self::mount(source, number, change)?)?;
         mounted.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         mounted.push(Arc::downgrade(&fs));
         Ok(Found::Mounted(fs))
+    }
+
+    /// Mounts what is on a disk.
+    fn mount(source: &Path, number: u64, change: &Change) -> Result<Self> {
+        let (kind, root, flags, own) = match change.own {
+            OwnChange::Image(options) => {
+                let (held, root) = erofs::mount(source, change.flags, options)?;
+                ("erofs", root, MS_RDONLY, Own::Image(number, held))
+            }
+            OwnChange::Disk(_, options) => {
+                let (held, root) = ext4::mount(source, change.flags, options)?;
+                ("ext4", root, KEEPS_FLAGS, Own::Disk(number, held))
+            }
+            _ => return Err(Errno::ENODEV),
+        };
+        Ok(Super {
+            kind,
+            root,
+            flags: AtomicU32::new(change.flags | flags),
+            writers: AtomicUsize::new(0),
+            own,
+        })
+    }
+
+    /// Whether it is on the disk with this number.
+    fn is_on(&self, number: u64) -> bool {
+        matches!(self.own, Own::Disk(own, _) | Own::Image(own, _) if own == number)
+    }
+
+    /// Whether it is on that disk, and of the kind that a mount asks for.
+    fn is_same(&self, number: u64, change: &OwnChange) -> bool {
+        self.is_on(number)
+            && matches!(self.own, Own::Image(..)) == matches!(change, OwnChange::Image(_))
+    }
+
+    fn parse_disk(list: &[u8], flags: u32) -> Result<Change> {
+        let mut own = ext4::Options::default();
+        let flags = parse(list, flags, |name, value| own.set(name, value))? & FLAGS;
+        check_disk(flags)?;
+        let own = OwnChange::Disk(flags, own);
+        Ok(Change { flags, own })
+    }
+
+    fn parse_image(list: &[u8], flags: u32) -> Result<Change> {
+        let mut own = erofs::Options::default();
+        let flags = parse(list, flags, |name, value| own.set(name, value))? & FLAGS;
+        let own = OwnChange::Image(own);
+        Ok(Change { flags, own })
     }
 
     /// Writes everything to the disk that it is on (syncfs(2)).
@@ -267,12 +316,9 @@ impl Super {
                 let flags = parse(list, flags, |_, _| Err(Errno::EINVAL))?;
                 (OwnChange::Nothing, flags)
             }
-            Own::Disk(..) => {
-                let mut own = ext4::Options::default();
-                let flags = parse(list, flags, |name, value| own.set(name, value))?;
-                check_disk(flags)?;
-                (OwnChange::Disk(flags & FLAGS, own), flags)
-            }
+            Own::Disk(..) => return Self::parse_disk(list, flags),
+            // As on Linux it stays read-only whatever is asked for.
+            Own::Image(..) => return Self::parse_image(list, flags | MS_RDONLY),
         };
         Ok(Change { flags, own })
     }
@@ -289,6 +335,7 @@ impl Super {
             (Own::Terminals(terminals), OwnChange::Terminals(options)) => terminals.set(options),
             (Own::Processes(processes), OwnChange::Processes(change)) => processes.set(&change),
             (Own::Disk(_, held), OwnChange::Disk(flags, own)) => held.configure(flags, own)?,
+            (Own::Image(_, held), OwnChange::Image(own)) => held.configure(own),
             _ => {}
         }
         Ok(())
@@ -304,6 +351,7 @@ impl Super {
             Own::Terminals(terminals) => terminals.fmt(out),
             Own::Processes(processes) => processes.fmt(out),
             Own::Disk(_, held) => held.fmt(out),
+            Own::Image(_, held) => held.fmt(out),
             Own::Unlimited(0o755) | Own::Nothing => Ok(()),
             Own::Unlimited(mode) => write!(out, ",mode={mode:o}"),
         })

@@ -288,13 +288,14 @@ pub fn internal(path: &Path) -> Result<Path> {
 
 /// Mounts a file system of `kind` on a directory, with flags (MS_*) and options such as `size=1m`.
 pub fn mount(source: &[u8], target: Path, kind: &[u8], flags: u32, options: &[u8]) -> Result<()> {
-    let fs = match ON_DISK.iter().any(|known| known.as_bytes() == kind) {
-        true => {
+    let on_disk = ON_DISK.into_iter().find(|known| known.as_bytes() == kind);
+    let fs = match on_disk {
+        Some(kind) => {
             let context = task::current().fs();
             let device = Walk::new(&context).resolve(None, source, true)?;
-            Super::on_disk(&device, options, flags)?
+            Super::on_disk(kind, &device, options, flags)?
         }
-        false => Super::of_kind(kind, options, flags)?,
+        None => Super::of_kind(kind, options, flags)?,
     };
     let root = fs.root().clone();
     let mount = Mount::new(fs, root, source, flags)?;

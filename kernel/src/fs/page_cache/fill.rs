@@ -15,7 +15,10 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 /// The maximum number of pages that are read ahead at once, whatever a program asks for.
 pub(super) const MOST_AHEAD: usize = 512;
 
-/// The end of an open file's last read: a read that begins there reads ahead.
+/// Pages that are read at once where the kernel wants bytes: what lies together is wanted together.
+const BYTES_AHEAD: usize = 8;
+
+/// Where an open file's last read ended: one that begins there reads ahead.
 #[derive(Default)]
 pub struct Ahead(AtomicU64);
 
@@ -72,7 +75,25 @@ impl Mapping {
         Ok(total)
     }
 
-    /// The page `index`, read from the disk if it is absent, with up to `want` pages from it on.
+    /// Reads bytes for the kernel itself, all of them before the end.
+    ///
+    /// # Errors
+    /// EIO, ENOMEM, EINTR.
+    pub fn read_bytes(&self, position: u64, into: &mut [u8]) -> Result<()> {
+        let mut done = 0;
+        while done < into.len() {
+            let (index, offset) = split(position + done as u64);
+            let len = (PAGE_SIZE - offset).min(into.len() - done);
+            let page = self.filled(index, BYTES_AHEAD)?;
+            page.mark_accessed();
+            page.read(offset, &mut into[done..done + len]);
+            done += len;
+        }
+        Ok(())
+    }
+
+    /// The page `index`, read from the disk where it is not there, with up to `want` pages from it
+    /// on.
     pub(super) fn filled(&self, index: usize, want: usize) -> Result<FrameRef> {
         loop {
             if let Some(page) = self.page(index) {

@@ -5,8 +5,8 @@ use super::super::{epoll, fdtable, file_table, inotify, lease, pipe, protected};
 use crate::arch::{self, COMPAT_CALLS, EMULATIONS};
 use crate::errno::{Errno, Result};
 use crate::fs::aio;
-use crate::fs::ext4;
 use crate::fs::page_cache::{self, flusher};
+use crate::fs::{erofs, ext4};
 use crate::ipc::{Object, Registry, mqueue, sysv_msg, sysv_sem, sysv_shm};
 use crate::mm::{aslr, commit, frame, map, vmas};
 use crate::net::backlog;
@@ -447,6 +447,7 @@ const ALL: &[(&str, Node)] = &[
                         }
                         if what & 2 != 0 {
                             ext4::drop_caches();
+                            erofs::drop_caches();
                         }
                         Ok(())
                     },

@@ -340,7 +340,7 @@ impl Inode for Node {
             accessed: meta.accessed,
             modified: meta.modified,
             changed: meta.changed,
-            created: meta.created,
+            created: Some(meta.created),
         }
     }
 

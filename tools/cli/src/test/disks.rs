@@ -63,8 +63,14 @@ const ROOT_USED: &str = "hostname; ls /; grep -o '^/dev/vda / ext4 rw' /proc/mou
     cat /host/none; test -c /dev/null && echo devices; pwd; echo kept >/kept; echo $$ >/dev/null";
 const ROOT_READ: &str = "cat /kept; echo x >/new; grep -o '^/dev/vda / ext4 ro' /proc/mounts";
 
-/// Options without an effect are refused if Linux refuses them, and so are images that are not
-/// ext4.
+/// The same on an image that is only read.
+const EROFS_MADE: &str = "mkdir -p t/bin t/dev t/etc t/proc t/run t/sys; cp /bin/busybox t/bin
+    for name in sh cat grep hostname; do ln -s busybox t/bin/$name; done
+    echo in-image >t/etc/hostname; mkfs.erofs --quiet /dev/vda t; echo made";
+const EROFS_USED: &str = "hostname; (echo x >/new) 2>/dev/null; echo $?; echo $$ >/dev/null
+    grep -o '^/dev/vda / erofs ro' /proc/mounts; pwd";
+
+/// Options without an effect are refused, where Linux has them too; and what is not ext4.
 const EXT4_OPTIONS: &str = "mkdir -p /mnt
     say() { mount -t ext4 $1 /dev/vda /mnt 2>/dev/null && umount /mnt; echo $1 $?; }
     say -osync
@@ -150,6 +156,7 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
         ("disk-ext4-cut", ext4_cut),
         ("disk-ext4-options", ext4_options),
         ("disk-root", root),
+        ("disk-erofs-root", erofs_root),
     ] {
         let name = format!("command/{}/{name}", arch.debian());
         if !report.wants(&name) {
@@ -281,6 +288,18 @@ fn root(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>> 
         }
     }
     Ok(None)
+}
+
+fn erofs_root(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>> {
+    let image = image(folder, "disk", b"")?;
+    let disk = format!("--disk={}", image.display());
+    let made = ["--package=erofs-utils".to_owned(), disk];
+    if let Some(how) = differs(&run_script(project, arch, &made, EROFS_MADE)?, "made\n") {
+        return Ok(Some(how));
+    }
+    let root = [format!("--root={}", image.display())];
+    let used = run_script(project, arch, &root, EROFS_USED)?;
+    Ok(differs(&used, "in-image\n1\n/dev/vda / erofs ro\n/\n"))
 }
 
 fn names(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>> {

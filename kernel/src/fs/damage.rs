@@ -1,5 +1,5 @@
-//! Messages about damage, rate limited, since a program that keeps reading the damage must not fill
-//! the log.
+//! Messages of damage on disks, which a program that reads it again and again must not fill the log
+//! with.
 
 use crate::sync::Mutex;
 use crate::task::clock;
@@ -19,8 +19,8 @@ struct Told {
 
 static TOLD: Mutex<Told> = Mutex::new(Told { since: 0, count: 0 });
 
-/// Logs a message, or only counts it if there were many recently.
-pub fn tell(message: fmt::Arguments) {
+/// Logs a message of a file system of this kind, or counts it alone where there were many of late.
+pub fn tell(kind: &str, message: fmt::Arguments) {
     let now = clock::monotonic_ns();
     let (count, untold) = {
         let mut told = TOLD.lock();
@@ -36,9 +36,9 @@ pub fn tell(message: fmt::Arguments) {
         (told.count, untold)
     };
     if untold > 0 {
-        crate::log!("ext4: {untold} messages were left out");
+        crate::log!("{kind}: {untold} messages were left out");
     }
     if count <= MOST {
-        crate::log!("ext4: {message}");
+        crate::log!("{kind}: {message}");
     }
 }
