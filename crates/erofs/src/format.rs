@@ -209,6 +209,32 @@ pub struct ChunkIndex {
     pub block: U32,
 }
 
+/// How a file is compressed (`z_erofs_map_header`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+pub struct MapHeader {
+    /// Where its end is, if that is elsewhere.
+    pub end: U32,
+    /// What its indexes are like.
+    pub flags: U16,
+    /// The algorithms of both kinds of clusters, four bits each.
+    pub algorithms: u8,
+    /// What an index stands for, as a shift beside that of a block; bit 7: all of it is elsewhere.
+    pub cluster_bits: u8,
+}
+
+/// An index of a compressed file (`z_erofs_lcluster_index`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+pub struct ClusterIndex {
+    /// Bits 0 and 1: its type.
+    pub advise: U16,
+    /// Where its cluster begins.
+    pub offset: U16,
+    /// The cluster's first block, or distances to others.
+    pub place: U32,
+}
+
 /// An entry of a directory (`erofs_dirent`).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, Unaligned)]
 #[repr(C)]
@@ -231,5 +257,7 @@ const _: () = assert!(
         && size_of::<AttributeHeader>() == 12
         && size_of::<AttributeEntry>() == 4
         && size_of::<ChunkIndex>() == 8
+        && size_of::<MapHeader>() == 8
+        && size_of::<ClusterIndex>() == 8
         && size_of::<Dirent>() == 12
 );

@@ -25,6 +25,7 @@ impl<D: Device> Fs<D> {
             device,
             prefixes: Vec::new(),
         };
+        fs.check_algorithms()?;
         if !fs.inode(fs.root())?.is_directory() {
             return Err(Error::Invalid("the root is no directory"));
         }

@@ -28,6 +28,8 @@ pub(crate) enum Layout {
     Inline(u32),
     /// In chunks, whose places follow the inode.
     Chunks(Chunks),
+    /// Compressed, with indexes that follow the inode.
+    Compressed(Compressed),
 }
 
 /// The chunks of a file.
@@ -37,6 +39,21 @@ pub(crate) struct Chunks {
     pub bits: u32,
     /// Whether their places are [`crate::format::ChunkIndex`]es, and not numbers of blocks.
     pub indexed: bool,
+}
+
+/// The indexes of a compressed file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Compressed {
+    /// Whether several share a block's number, and whether some of these have two bytes each.
+    pub compact: bool,
+    /// As above.
+    pub short: bool,
+    /// Whether clusters may have several blocks: those of the first kind, and others.
+    pub big: [bool; 2],
+    /// Bytes that an index stands for, as a shift.
+    pub bits: u32,
+    /// Where they begin.
+    pub indexes: u64,
 }
 
 /// An inode.
@@ -143,6 +160,16 @@ impl Inode {
         self.size
     }
 
+    /// Whether its data is compressed.
+    pub fn is_compressed(&self) -> bool {
+        matches!(self.layout, Layout::Compressed(_))
+    }
+
+    /// Blocks of its data on the device, where that is noted.
+    pub fn noted_blocks(&self) -> Option<u32> {
+        Some(self.content).filter(|blocks| self.is_compressed() && *blocks > 0)
+    }
+
     /// When it was last changed in any way.
     pub fn time(&self) -> Time {
         self.time
@@ -201,7 +228,12 @@ impl<D: Device> Fs<D> {
             0 => Fields::of_compact(compact, self.build_time()),
             _ => Fields::of_extended(self.load(at)?),
         };
-        let layout = self.layout(&fields)?;
+        let attributes = at + fields.length;
+        let attributes_size = match fields.attribute_count {
+            0 => 0,
+            count => 12 + 4 * (u32::from(count) - 1),
+        };
+        let layout = self.layout(&fields, attributes + u64::from(attributes_size))?;
         check(&fields)?;
         Ok(Inode {
             number,
@@ -213,11 +245,8 @@ impl<D: Device> Fs<D> {
             time: fields.time,
             content: fields.content,
             layout,
-            attributes: at + fields.length,
-            attributes_size: match fields.attribute_count {
-                0 => 0,
-                count => 12 + 4 * (u32::from(count) - 1),
-            },
+            attributes,
+            attributes_size,
         })
     }
 
@@ -227,11 +256,12 @@ impl<D: Device> Fs<D> {
         time(superblock.time.get(), superblock.nanoseconds.get())
     }
 
-    fn layout(&self, fields: &Fields) -> Result<Layout> {
+    /// How the data lies, with what is at `tail` behind the inode.
+    fn layout(&self, fields: &Fields, tail: u64) -> Result<Layout> {
         let content = fields.content;
         match fields.format >> 1 {
             0 => Ok(Layout::Flat(content)),
-            1 | 3 => Err(Error::Unsupported("compression")),
+            format @ (1 | 3) => Ok(Layout::Compressed(self.read_compressed(tail, format == 3)?)),
             2 => Ok(Layout::Inline(content)),
             4 if content & 0xffff & !(CHUNK_BITS | CHUNK_INDEXES) == 0 => {
                 Ok(Layout::Chunks(Chunks {

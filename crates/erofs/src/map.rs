@@ -4,7 +4,7 @@ use zerocopy::little_endian::U32;
 
 use crate::format::{ChunkIndex, NO_BLOCK};
 use crate::inode::{Chunks, Layout};
-use crate::{Device, Error, Fs, Inode, Result};
+use crate::{Cluster, Device, Error, Fs, Inode, Result};
 
 /// A part of an inode's data, from a byte that was asked for on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum Place {
     Device(u64),
     /// From this byte of the device on, among inodes.
     Inline(u64),
+    /// From a byte on of what a cluster is, decompressed ([`Fs::decompress`]).
+    Cluster(Cluster, usize),
 }
 
 impl Extent {
@@ -35,6 +37,7 @@ impl Extent {
                 Place::Hole => Place::Hole,
                 Place::Device(at) => Place::Device(at + skipped),
                 Place::Inline(at) => Place::Inline(at + skipped),
+                Place::Cluster(cluster, at) => Place::Cluster(cluster, at + skipped as usize),
             },
         }
     }
@@ -57,6 +60,7 @@ impl<D: Device> Fs<D> {
             Layout::Flat(block) => self.map_flat(inode, at, block, 0)?,
             Layout::Inline(block) => self.map_flat(inode, at, block, 1)?,
             Layout::Chunks(chunks) => self.map_chunk(inode, at, chunks)?,
+            Layout::Compressed(map) => self.map_cluster(inode, at, &map)?,
         };
         self.check_end(extent)
     }
@@ -149,6 +153,11 @@ impl<D: Device> Fs<D> {
                 Ok(())
             }
             Place::Device(at) | Place::Inline(at) => self.read_device(at, into),
+            Place::Cluster(cluster, at) => {
+                let bytes = self.decompress(&cluster)?;
+                into.copy_from_slice(&bytes[at..at + into.len()]);
+                Ok(())
+            }
         }
     }
 }

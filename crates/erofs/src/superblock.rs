@@ -50,10 +50,6 @@ impl Geometry {
         if size > PAGE - SUPERBLOCK {
             return Err(Error::Invalid("size of the superblock"));
         }
-        // Without configurations it is LZ4's distance, which those who write no LZ4 leave at 0.
-        if superblock.algorithms.get() != 0 {
-            return Err(Error::Unsupported("compression"));
-        }
         let mut geometry = Self {
             superblock,
             incompatible,

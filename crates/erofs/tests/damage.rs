@@ -11,7 +11,12 @@ use support::{content, find, mount};
 fn the_sound_image_is_read() {
     for bits in [9, 12] {
         let fs = mount(sample(bits)).unwrap();
-        for (path, byte) in [("plain", b'p'), ("inline", b'i'), ("many/name 299", b'p')] {
+        for (path, byte) in [
+            ("plain", b'p'),
+            ("inline", b'i'),
+            ("compressed", b'z'),
+            ("many/name 299", b'p'),
+        ] {
             let inode = find(&fs, path).unwrap();
             let read = content(&fs, &inode).unwrap();
             assert!(read.iter().all(|other| *other == byte), "{path}");

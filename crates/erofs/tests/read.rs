@@ -381,8 +381,18 @@ fn what_is_none_is_refused() {
     assert!(invalid(&|writer| writer.superblock.directory_bits = 1));
     assert!(invalid(&|writer| writer.superblock.extension_slots = 185));
     assert!(invalid(&|writer| writer.superblock.incompatible.set(0x80)));
-    let compressed = plain(&|writer| writer.superblock.algorithms.set(1));
-    assert_eq!(compressed, Some(Error::Unsupported("compression")));
+    // Algorithms other than LZ4, whose configuration follows the superblock.
+    let algorithms = |all| {
+        plain(&|writer| {
+            writer.add(Incompatible::CONFIGURATIONS);
+            writer.superblock.algorithms.set(all);
+            writer.image[1024 + 128..1024 + 134].copy_from_slice(&[14, 0, 0, 0, 1, 0]);
+        })
+    };
+    assert_eq!(algorithms(1), None);
+    for other in [2, 3, 0x8000] {
+        assert!(matches!(algorithms(other), Some(Error::Unsupported(_))));
+    }
     for bits in [8, 13, 255] {
         let mut image = Writer::new(12).finish(0);
         image[1024 + 12] = bits;

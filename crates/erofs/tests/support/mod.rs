@@ -1,6 +1,7 @@
 //! Images in memory, and a writer of images with whatever a test wants in them.
 #![allow(dead_code)] // Each test uses a part.
 
+pub mod lz4;
 pub mod sample;
 pub mod walk;
 pub mod writer;

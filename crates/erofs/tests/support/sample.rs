@@ -2,6 +2,7 @@
 
 use erofs::format::Incompatible;
 
+use super::lz4::{padded, run};
 use super::writer::{
     CHUNKS, DIRECTORY, INLINE, LINK, New, REGULAR, Writer, attribute, attributes, directory,
 };
@@ -11,6 +12,7 @@ use super::writer::{
 pub fn sample(block_bits: u8) -> Vec<u8> {
     let mut writer = Writer::new(block_bits);
     writer.add(Incompatible::CHUNKED_FILE | Incompatible::XATTR_PREFIXES);
+    writer.add(Incompatible::ZERO_PADDING);
     writer.superblock.compatible.set(0);
     let prefix = writer.blocks(b"\x06\0\x01infix");
     writer.superblock.prefixes = 1;
@@ -42,6 +44,23 @@ pub fn sample(block_bits: u8) -> Vec<u8> {
         links: 1,
         ..New::default()
     });
+    let size = writer.size();
+    let packed = writer.blocks(&padded(&run(b'z', 3 * size), size));
+    // A header, and the indexes of one cluster.
+    let mut tail = vec![0; 16];
+    for (kind, place) in [(1, packed), (2, 1 | 2 << 16), (2, 2 | 1 << 16)] {
+        tail.extend_from_slice(&[kind, 0, 0, 0]);
+        tail.extend_from_slice(&u32::to_le_bytes(place));
+    }
+    let compressed = writer.inode(New {
+        mode: REGULAR,
+        layout: 1,
+        size: 3 * size as u64,
+        content: 1,
+        tail: &tail,
+        links: 1,
+        ..New::default()
+    });
     let link = writer.inode(New {
         mode: LINK,
         layout: INLINE,
@@ -67,6 +86,7 @@ pub fn sample(block_bits: u8) -> Vec<u8> {
     });
     let root = writer.directory(&[
         (b"chunks", chunks, 1),
+        (b"compressed", compressed, 1),
         (b"folder", folder, 2),
         (b"inline", inline, 1),
         (b"link", link, 7),

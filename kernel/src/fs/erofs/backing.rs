@@ -8,9 +8,10 @@ use crate::mm::PAGE_SIZE;
 use crate::mm::frame::FrameRef;
 use crate::mm::heap::try_arc;
 use crate::mm::virtio_blk::{Part, SECTOR};
+use crate::task::sched::cond_resched;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use erofs::{Extent, Inode, Place};
+use erofs::{Cluster, Extent, Inode, Place};
 
 /// The data of one file.
 pub struct FileData {
@@ -18,10 +19,11 @@ pub struct FileData {
     inode: Inode,
 }
 
-/// What is read at once: where the last byte that was asked for lies, and what comes from the disk
-/// straight into pages.
+/// What is read at once: where the last byte that was asked for lies, the last cluster that was
+/// decompressed, and what comes from the disk straight into pages.
 struct Reading {
     extent: Option<(u64, Extent)>,
+    cluster: Option<(Cluster, Vec<u8>)>,
     pieces: Vec<Piece>,
 }
 
@@ -39,6 +41,16 @@ impl FileData {
         };
         reading.extent = Some((start, extent));
         Ok(extent.rest(at - start))
+    }
+
+    /// A cluster, which may be the last one.
+    fn decompressed<'a>(&self, reading: &'a mut Reading, cluster: Cluster) -> Result<&'a [u8]> {
+        let last = reading.cluster.take().filter(|(last, _)| *last == cluster);
+        let bytes = match last {
+            Some((_, bytes)) => bytes,
+            None => self.fs.fs.decompress(&cluster).map_err(errno)?,
+        };
+        Ok(&reading.cluster.insert((cluster, bytes)).1)
     }
 
     /// Fills part of a page, from `offset` on, with the beginning of an extent.
@@ -62,6 +74,11 @@ impl FileData {
                     },
                 });
             }
+            Place::Cluster(cluster, at) => {
+                let bytes = self.decompressed(reading, cluster)?;
+                frame.write(offset, &bytes[at..at + len]);
+                cond_resched();
+            }
             Place::Inline(at) => {
                 let mut bytes = [0; 512];
                 for done in (0..len).step_by(bytes.len()) {
@@ -80,6 +97,7 @@ impl Backing for FileData {
     fn read_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()> {
         let mut reading = Reading {
             extent: None,
+            cluster: None,
             pieces: Vec::new(),
         };
         for (index, frame) in pages {

@@ -137,7 +137,7 @@ impl FileOps for Open {
     }
 
     fn has_direct(&self, _path: &Path) -> bool {
-        self.node.data().is_ok()
+        self.node.data().is_ok() && !self.node.inode.is_compressed()
     }
 
     fn sync(&self, _file: &File, _range: Range<u64>) -> Result<()> {

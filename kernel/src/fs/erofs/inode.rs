@@ -31,7 +31,10 @@ impl Inode for Node {
 
     fn statx_attributes(&self) -> (u32, u32) {
         let known = STATX_ATTR_COMPRESSED | STATX_ATTR_IMMUTABLE;
-        (STATX_ATTR_IMMUTABLE, known)
+        match self.inode.is_compressed() {
+            true => (known, known),
+            false => (STATX_ATTR_IMMUTABLE, known),
+        }
     }
 
     fn keeps_access_time(&self) -> bool {

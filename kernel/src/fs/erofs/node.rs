@@ -96,7 +96,10 @@ impl Node {
             gid: inode.gid(),
             rdev: device::number(major, minor),
             size: inode.size(),
-            blocks: inode.size().next_multiple_of(block) / 512,
+            blocks: match inode.noted_blocks() {
+                Some(blocks) => u64::from(blocks) * block / 512,
+                None => inode.size().next_multiple_of(block) / 512,
+            },
             accessed: time,
             modified: time,
             changed: time,
