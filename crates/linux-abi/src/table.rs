@@ -54,7 +54,7 @@ pub const CALLS: &[Call] = calls! {
     37 linkat(Fd, Path, Fd, Path, Hex) Whole;
     38 renameat(Fd, Path, Fd, Path) Whole;
     39 umount2(Path, Hex) Whole;
-    40 mount(Path, Path, Path, Hex, Pointer) Partial("tmpfs, proc, devtmpfs, devpts, sysfs, ext4, erofs; all mounts are private, MS_SHARED is refused");
+    40 mount(Path, Path, Path, Hex, Pointer) Partial("tmpfs, proc, devtmpfs, devpts, sysfs, ext4, erofs, overlay; all mounts are private, MS_SHARED is refused");
     41 pivot_root() Absent;
     42 nfsservctl() Absent;
     43 statfs(Path, Pointer) Whole;

@@ -340,7 +340,8 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// The names of the extended attributes, each followed by a zero byte.
+    /// The names of all extended attributes, also those that the calling thread may not know, each
+    /// followed by a zero byte.
     fn xattrs(&self) -> Result<Vec<u8>> {
         Ok(Vec::new())
     }

@@ -32,6 +32,7 @@ pub mod mount;
 mod names;
 mod on_disks;
 mod open_flags;
+mod overlay;
 pub mod page_cache;
 pub mod path;
 pub mod perm;

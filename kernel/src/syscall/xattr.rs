@@ -6,6 +6,7 @@ use crate::fs::inode::{Kind, XattrChange};
 use crate::fs::{Path, perm};
 use crate::mm::user::{UserPtr, UserSlice, read_cstr};
 use crate::task::{can, file_capabilities, require};
+use alloc::vec::Vec;
 use linux_raw_sys::general::{
     AT_FDCWD, AT_SYMLINK_NOFOLLOW, CAP_SETFCAP, CAP_SYS_ADMIN, XATTR_CREATE, XATTR_REPLACE,
 };
@@ -14,7 +15,7 @@ use linux_raw_sys::general::{
 const NAME_MAX: usize = 255;
 const SIZE_MAX: usize = 65536;
 
-fn name(address: usize) -> Result<alloc::vec::Vec<u8>> {
+fn name(address: usize) -> Result<Vec<u8>> {
     match read_cstr(address, NAME_MAX + 1) {
         Ok(name) if name.is_empty() => Err(Errno::ERANGE),
         Err(Errno::ENAMETOOLONG) => Err(Errno::ERANGE),
@@ -96,7 +97,26 @@ fn get(entry: &Path, key: usize, value: usize, size: usize) -> Result<usize> {
 }
 
 fn list(entry: &Path, names: usize, size: usize) -> Result<usize> {
-    give(&entry.inode().xattrs()?, names, size)
+    let mut all = entry.inode().xattrs()?;
+    if !can(CAP_SYS_ADMIN) {
+        keep_untrusted(&mut all);
+    }
+    give(&all, names, size)
+}
+
+/// Takes the names out that only the privileged may know.
+fn keep_untrusted(names: &mut Vec<u8>) {
+    let mut kept = 0;
+    let mut at = 0;
+    while let Some(len) = names[at..].iter().position(|&byte| byte == 0) {
+        let end = at + len + 1;
+        if !names[at..end].starts_with(b"trusted.") {
+            names.copy_within(at..end, kept);
+            kept += end - at;
+        }
+        at = end;
+    }
+    names.truncate(kept);
 }
 
 fn remove(entry: &Path, key: usize) -> Result<usize> {

@@ -85,6 +85,7 @@ mod netlink;
 mod numbers;
 mod oom;
 mod options;
+mod overlay;
 mod packet;
 #[cfg(target_arch = "aarch64")]
 mod pauth;
@@ -159,6 +160,7 @@ fn main() {
         Some("oom-waiting") => oom::run_waiting(),
         Some("numbers") => numbers::run(),
         Some("options") => options::run(),
+        Some("overlay") => overlay::run(),
         Some("controls") => controls::run(),
         Some("corked") => corked::run(),
         Some("counts") => counts::run(),

@@ -92,7 +92,7 @@ impl Inode for Node {
 
     fn xattrs(&self) -> Result<Vec<u8>> {
         let users = self.fs.user_xattr.load(Relaxed);
-        let mut list = List::new();
+        let mut list = List::default();
         let read = self.fs.fs.attributes(&self.inode, |family, name| {
             if users || family != USER {
                 list.add(family, name);

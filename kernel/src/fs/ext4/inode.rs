@@ -194,7 +194,7 @@ impl Inode for Node {
     fn xattrs(&self) -> Result<Vec<u8>> {
         let mut fs = self.fs().lock()?;
         let inode = fs.inode(self.number()).map_err(errno)?;
-        let mut list = List::new();
+        let mut list = List::default();
         let read = fs.attributes(&inode, |family, name| list.add(family, name));
         fs.told(read).map_err(errno)?;
         list.finish()

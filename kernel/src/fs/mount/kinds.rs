@@ -2,6 +2,7 @@
 
 use super::super::dentry::Dentry;
 use super::super::inode::FsStat;
+use super::super::overlay::{self, Overlay};
 use super::super::page_cache::ErrSeq;
 use super::super::path::Path;
 use super::super::tmpfs::{self, Options, Tmpfs};
@@ -38,6 +39,7 @@ enum Own {
     Unlimited(u32),
     Terminals(Arc<pts_options::Instance>),
     Processes(Arc<proc::Options>),
+    Layers(Arc<Overlay>),
     /// One on a disk: its device's number, and what unmounts it with the last mount.
     Disk(u64, ext4::Held),
     /// One that is only read.
@@ -72,7 +74,9 @@ pub const KEEPS_FLAGS: u32 = 1 << 31;
 pub const ON_DISK: [&str; 2] = ["ext4", "erofs"];
 
 /// The other kinds of file system there are, as /proc/filesystems lists them.
-pub const KINDS: [&str; 6] = ["tmpfs", "ramfs", "devtmpfs", "devpts", "proc", "sysfs"];
+pub const KINDS: [&str; 7] = [
+    "tmpfs", "ramfs", "devtmpfs", "devpts", "proc", "sysfs", "overlay",
+];
 
 /// A look for the file system on a disk.
 enum Found {
@@ -143,6 +147,10 @@ impl Super {
                 processes.set(&change);
                 let root = proc::root(processes.clone())?;
                 (root, Own::Processes(processes), flags)
+            }
+            "overlay" => {
+                let (layers, root, flags) = overlay::mount(options, flags)?;
+                (root, Own::Layers(layers), flags)
             }
             _ => {
                 parse(options, flags, |_, _| Err(Errno::EINVAL))?;
@@ -257,6 +265,7 @@ impl Super {
     pub fn sync(&self) -> Result<()> {
         match &self.own {
             Own::Disk(_, held) => held.sync(),
+            Own::Layers(layers) => layers.sync(),
             _ => Ok(()),
         }
     }
@@ -311,6 +320,7 @@ impl Super {
                 let (change, flags) = proc::Change::parse(list, flags)?;
                 (OwnChange::Processes(change), flags)
             }
+            Own::Layers(layers) => (OwnChange::Nothing, layers.remount(list, flags)?),
             Own::Unlimited(_) => (OwnChange::Nothing, parse(list, flags, |_, _| Ok(()))?),
             Own::Nothing => {
                 let flags = parse(list, flags, |_, _| Err(Errno::EINVAL))?;
@@ -352,6 +362,7 @@ impl Super {
             Own::Processes(processes) => processes.fmt(out),
             Own::Disk(_, held) => held.fmt(out),
             Own::Image(_, held) => held.fmt(out),
+            Own::Layers(layers) => layers.fmt(out),
             Own::Unlimited(0o755) | Own::Nothing => Ok(()),
             Own::Unlimited(mode) => write!(out, ",mode={mode:o}"),
         })
@@ -361,6 +372,14 @@ impl Super {
     pub fn terminals(&self) -> Option<&Arc<pts_options::Instance>> {
         match &self.own {
             Own::Terminals(terminals) => Some(terminals),
+            _ => None,
+        }
+    }
+
+    /// The file system's own part, if it is made of others.
+    pub fn overlay(&self) -> Option<&Arc<Overlay>> {
+        match &self.own {
+            Own::Layers(layers) => Some(layers),
             _ => None,
         }
     }
@@ -412,6 +431,9 @@ impl Drop for Super {
         inotify::unmounted(self.root.inode().attr().device);
         if let Some(node) = tmpfs::node_of(&self.root) {
             node.tear_down(&self.root);
+        }
+        if let Some(layers) = self.overlay() {
+            layers.tear_down();
         }
     }
 }

@@ -286,6 +286,18 @@ pub fn internal(path: &Path) -> Result<Path> {
     Ok(Path::root_of(copy).step(path.dentry().clone()))
 }
 
+/// The directory at `path` as the root of a mount in no tree, with `flags` (MS_*) beside its own: a
+/// layer of a file system that is made of others (Linux's clone_private_mount).
+///
+/// # Errors
+/// EINVAL where nothing is mounted, or what is must not be bound; ENOMEM.
+pub fn layer(path: &Path, flags: u32) -> Result<Path> {
+    let mount = path.mount().filter(|mount| !mount.is_unbindable());
+    let copy = mount.ok_or(Errno::EINVAL)?.copy(path.dentry())?;
+    copy.flags.fetch_or(flags, Relaxed);
+    Ok(Path::root_of(copy))
+}
+
 /// Mounts a file system of `kind` on a directory, with flags (MS_*) and options such as `size=1m`.
 pub fn mount(source: &[u8], target: Path, kind: &[u8], flags: u32, options: &[u8]) -> Result<()> {
     let on_disk = ON_DISK.into_iter().find(|known| known.as_bytes() == kind);

@@ -5,10 +5,8 @@ use super::quota::Quota;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_box;
 use crate::sync::Mutex;
-use crate::task::can;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use linux_raw_sys::general::CAP_SYS_ADMIN;
 
 /// The maximum size of an inode's attributes, names and values together.
 const MAX: usize = 64 * 1024;
@@ -114,15 +112,11 @@ impl Xattrs {
         Ok(())
     }
 
-    /// All names that the caller may see, each followed by a zero byte.
+    /// All names, each followed by a zero byte.
     pub fn names(&self) -> Result<Vec<u8>> {
         let all = self.0.lock();
         let mut names = Vec::new();
-        let privileged = can(CAP_SYS_ADMIN);
         for Attribute { name, .. } in all.list.iter().map(|one| &**one) {
-            if name.starts_with(b"trusted.") && !privileged {
-                continue;
-            }
             names
                 .try_reserve(name.len() + 1)
                 .map_err(|_| Errno::ENOMEM)?;

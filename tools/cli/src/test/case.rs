@@ -24,6 +24,7 @@
 //!   share one
 //! - `#: disk SIZE`: its machine has an empty disk of so many MiB, /dev/vda; each such case has a
 //!   machine of its own
+//! - `#: module NAME…`: modules that Debian's Linux loads for it, by their paths without the ending
 //! - `#: minutes N`: it may take so long, and runs on one machine of each architecture
 //! - `#: slow`: it waits or works for many seconds, and runs on two machines of each architecture,
 //!   one of them with the kernel that checks itself, unless tests are named
@@ -75,6 +76,8 @@ pub struct Case {
     pub memory: Option<String>,
     /// The size of the disk of its machine, in MiB, if it has one.
     pub disk: Option<u64>,
+    /// Modules that Debian's Linux loads for it.
+    pub modules: Vec<String>,
     /// How many minutes it may take, if that is more than others; then one machine of each
     /// architecture runs it.
     pub minutes: Option<u64>,
@@ -158,6 +161,7 @@ fn read(script: &Path) -> Result<Case> {
             ["guest"] => case.guest = true,
             ["memory", size] => case.memory = Some(size.to_string()),
             ["disk", size] => case.disk = Some(size.parse()?),
+            ["module", _, ..] => case.modules.extend(names()),
             ["minutes", number] => case.minutes = Some(number.parse()?),
             ["slow"] => case.slow = true,
             ["long"] => case.long = true,

@@ -252,11 +252,10 @@ pub fn boot(
     let mut tree = guest::tree(project, setting.arch)?;
     if let Some(size) = cases.first().and_then(|case| case.disk) {
         machine.disks.push(Disk::empty(size << 20));
-        if let Kernel::Linux(version) = kernel {
-            let modules = &disk::LINUX_MODULES;
-            let files = packages::linux_modules(project, setting.arch, version, modules)?;
-            tree.modules(&files)?;
-        }
+    }
+    if let Kernel::Linux(version) = kernel {
+        let files = packages::linux_modules(project, setting.arch, version, &modules(cases))?;
+        tree.modules(&files)?;
     }
     if let Some(case) = cases.first().filter(|case| !case.packages.is_empty()) {
         packages::install(project, setting.arch, &case.packages, &mut tree)?;
@@ -269,6 +268,20 @@ pub fn boot(
         jobs.push(guest::job(["cat", "/proc/lockdep"]));
     }
     guest::boot(project, &machine, &mut tree, &jobs, None)
+}
+
+/// The modules that Debian's Linux needs for these cases, in order, each once.
+fn modules<'a>(cases: &[&'a Case]) -> Vec<&'a str> {
+    let mut modules = Vec::new();
+    if cases.first().is_some_and(|case| case.disk.is_some()) {
+        modules.extend(disk::LINUX_MODULES);
+    }
+    for module in cases.iter().flat_map(|case| &case.modules) {
+        if !modules.contains(&module.as_str()) {
+            modules.push(module);
+        }
+    }
+    modules
 }
 
 /// Puts the files of a case into the tree; returns the job that runs it.
