@@ -3,8 +3,8 @@
 //! before it is changed, and what is removed leaves a whiteout.
 //!
 //! Locks, in this order: the file system's `rename`; `changing` of directories, those above before
-//! those below; `copying` of an inode; then those of the layers. A look-up takes none of them: it
-//! begins again where names changed meanwhile.
+//! those below; `copying` of an inode; `whiteout`; then those of the layers. A look-up takes none
+//! of them: it begins again where names changed meanwhile.
 
 mod copy_up;
 mod directory;
@@ -68,6 +68,8 @@ pub struct Overlay {
     /// The inodes that somebody has, by the addresses of inodes of the layers.
     nodes: Mutex<HashMap<usize, Weak<Node>>>,
     recent: Mutex<Recent>,
+    /// A whiteout among the files that have no place, of which others are links.
+    whiteout: SleepMutex<Option<Arc<Dentry>>>,
     /// Held while a directory, or a name from one directory to another, is moved (Linux's
     /// s_vfs_rename_mutex).
     rename: SleepMutex<()>,
@@ -98,6 +100,7 @@ pub fn mount(options: &[u8], flags: u32) -> Result<(Arc<Overlay>, Arc<Dentry>, u
         last_temporary: AtomicU32::new(0),
         nodes: Mutex::new(hash::new()),
         recent: Mutex::new(Recent::new()?),
+        whiteout: SleepMutex::new(None),
         rename: SleepMutex::new(()),
     })?;
     let root = fs.new_root()?;

@@ -283,10 +283,31 @@ impl Overlay {
         Ok(())
     }
 
+    /// A whiteout that has no place: a link, so that all take one inode.
+    fn new_whiteout(&self) -> Result<Arc<Dentry>> {
+        let (_, work) = self.upper()?;
+        let mut shared = self.whiteout.lock_killable()?;
+        let first = match shared.take() {
+            Some(first) => first,
+            None => self.make_temporary(WHITEOUT)?,
+        };
+        let name = self.temporary_name()?;
+        let linked = work.inode().add_link(work, name.as_bytes(), first.inode());
+        let link = linked.and_then(|()| work.inode().lookup(work, name.as_bytes()));
+        match link {
+            Ok(link) => {
+                *shared = Some(first);
+                Ok(link)
+            }
+            // It has as many names as it may have.
+            Err(_) => Ok(first),
+        }
+    }
+
     /// Puts a whiteout under a name of a directory of the upper layer, in place of `own`.
     fn white_out(&self, upper: &Arc<Dentry>, name: &[u8], own: Option<&Arc<Dentry>>) -> Result<()> {
         let (_, work) = self.upper()?;
-        let whiteout = self.make_temporary(WHITEOUT)?;
+        let whiteout = self.new_whiteout()?;
         let is_directory = own.is_some_and(|own| own.kind() == Kind::Directory);
         let replace = match is_directory {
             true => Replace::Exchange,
