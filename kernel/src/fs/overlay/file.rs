@@ -35,11 +35,12 @@ enum Real {
 }
 
 impl Open {
-    /// Opens it; copies it up where it is to be written.
+    /// Opens it, and copies it up first if it is to be written: with its data even for O_TRUNC, as
+    /// the open may still fail (ETXTBSY, a lease).
     pub fn open(node: Arc<Node>, here: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         if flags.writable() || flags.has(O_TRUNC) {
             node.fs.upper()?;
-            copy_up(here, !flags.has(O_TRUNC))?;
+            copy_up(here, true)?;
         }
         let top = node.top()?;
         let mut wanted = if flags.readable() { perm::READ } else { 0 };

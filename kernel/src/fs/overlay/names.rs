@@ -198,12 +198,13 @@ impl Node {
         }
         let within = node.changing().ok().map(|lock| lock.lock_killable());
         let _within = within.transpose()?;
+        let below = self.is_below(&name);
         if node.file_kind() == Kind::Directory {
-            node.empty()?;
+            node.empty(below)?;
         }
         let copying = node.copying.lock_killable()?;
         let own = node.upper_at(&upper, &name)?;
-        match (self.is_below(&name), &own) {
+        match (below, &own) {
             (false, Some(own)) => settled(upper.inode().remove(&upper, own))?,
             (false, None) => {}
             (true, _) => self.fs.white_out(&upper, &name, own.as_ref())?,
@@ -222,16 +223,18 @@ impl Node {
         Ok(self.has_lowers() || self.fs.mark(upper, Mark::Origin)?.is_some())
     }
 
-    /// Makes a directory without names empty in the upper layer, too: it has whiteouts there.
+    /// Makes a directory without names empty in the upper layer, too: it has whiteouts there. If a
+    /// whiteout is to take its place (`below`), the upper layer does not check that it is empty.
     ///
     /// # Errors
     /// ENOTEMPTY: it has names.
-    pub fn empty(&self) -> Result<()> {
+    pub fn empty(&self, below: bool) -> Result<()> {
         let own = self.upper();
         if let Some(upper) = &own
+            && !below
             && !self.may_have_whiteouts(upper)?
         {
-            // Whether it is empty, the upper layer says.
+            // The upper layer checks whether it is empty.
             return Ok(());
         }
         if Listing::read(self)?.has_names() {

@@ -184,7 +184,7 @@ fn move_to(
     if let Some(replaced) = &replaced
         && replaced.file_kind() == Kind::Directory
     {
-        replaced.empty()?;
+        replaced.empty(false)?;
     }
     copy_up(source, true)?;
     let (old, new) = (from.upper()?, to.upper()?);

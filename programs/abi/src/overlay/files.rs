@@ -289,6 +289,7 @@ fn locked() {
     println!("== locked");
     fresh();
     fs::write("l/file", "lower").expect("made");
+    fs::write("l/below", "kept").expect("made");
     if !mount(USUAL) {
         return;
     }
@@ -318,6 +319,14 @@ fn locked() {
         );
         let flags = libc::O_WRONLY | libc::O_NONBLOCK;
         tell("open", libc::open(c"m/file".as_ptr(), flags));
+        let below = File::open("m/below").expect("open");
+        tell(
+            "lease",
+            libc::fcntl(below.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK),
+        );
+        let flags = flags | libc::O_TRUNC;
+        tell("truncating", libc::open(c"m/below".as_ptr(), flags));
+        println!("{:?}", fs::read_to_string("m/below"));
     }
     unmount("m", 0);
 }

@@ -117,6 +117,9 @@ fn removed() {
     both();
     println!("{}", attribute("u/d", "trusted.overlay.opaque"));
     done("a", fs::remove_file("m/a"));
+    done("within", fs::write("m/d/within", "kept"));
+    done("full anew", fs::remove_dir("m/d"));
+    done("within", fs::remove_file("m/d/within"));
     done("d", fs::remove_dir("m/d"));
     both();
     let open = fs::File::open("m/set").expect("open");
