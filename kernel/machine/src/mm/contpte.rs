@@ -195,6 +195,7 @@ impl Space {
         let Some(frames) = zeroed_run() else {
             return false;
         };
+        self.table.set_private_runs();
         let filled = fill(&self.table, run, own, frames, prot(vma, true));
         if filled {
             count(Kind::FaultAnonWrite);
@@ -214,7 +215,7 @@ impl Space {
     /// the space locked exclusively: before a fork, after which each is copied by itself.
     #[inline]
     pub(super) fn unfold_private(&self, context: &Context, range: Range<usize>) {
-        if self.table.has_runs() {
+        if self.table.has_private_runs() {
             self.unfold_each_private(context, range);
         }
     }

@@ -375,7 +375,7 @@ impl Space {
                 false => 0..SIZE,
             };
             if changing != (0..SIZE) {
-                self.table.set_runs();
+                self.table.set_private_runs();
             }
             let owed = self
                 .table

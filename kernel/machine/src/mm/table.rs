@@ -182,11 +182,13 @@ impl<'a> Leaf<'a> {
 
 /// Beside the number of huge pages: there are, or were, runs of contiguous entries.
 const RUNS: usize = 1 << (usize::BITS - 1);
+/// The same of private memory.
+const PRIVATE_RUNS: usize = RUNS >> 1;
 
 /// A page-table tree, and the frames of its tables.
 pub struct PageTable {
     root: PhysAddr,
-    /// Number of entries that hold huge pages, and [`RUNS`].
+    /// Number of entries that hold huge pages, [`RUNS`] and [`PRIVATE_RUNS`].
     huge_pages: AtomicUsize,
     /// Number of tables below the root.
     tables: AtomicUsize,
@@ -343,7 +345,7 @@ impl PageTable {
 
     /// Number of entries that hold huge pages.
     pub fn huge_pages(&self) -> usize {
-        self.huge_pages.load(Relaxed) & !RUNS
+        self.huge_pages.load(Relaxed) & !(RUNS | PRIVATE_RUNS)
     }
 
     /// Whether there may be runs.
@@ -351,10 +353,24 @@ impl PageTable {
         self.huge_pages.load(Relaxed) & RUNS != 0
     }
 
+    /// Whether there may be runs of private memory.
+    pub fn has_private_runs(&self) -> bool {
+        self.huge_pages.load(Relaxed) & PRIVATE_RUNS != 0
+    }
+
     /// Records that there is a run. Writes only the first time.
     pub fn set_runs(&self) {
-        if !self.has_runs() {
-            self.huge_pages.fetch_or(RUNS, Relaxed);
+        self.set(RUNS);
+    }
+
+    /// Records that there is a run of private memory. Writes only the first time.
+    pub fn set_private_runs(&self) {
+        self.set(RUNS | PRIVATE_RUNS);
+    }
+
+    fn set(&self, runs: usize) {
+        if self.huge_pages.load(Relaxed) & runs != runs {
+            self.huge_pages.fetch_or(runs, Relaxed);
         }
     }
 
