@@ -13,6 +13,7 @@ use core::ops::Range;
 use super::asid::Context;
 use super::fault::{count, count_mapped, prot};
 use super::frame::{FRAMES, FrameRef, zeroed_run};
+use super::huge_page;
 use super::mmu_gather::Gather;
 use super::space::Space;
 use super::space_lock::Slot;
@@ -23,7 +24,7 @@ use crate::arch::branch::{self, Key};
 use crate::arch::mmu::{self, Memory, Prot, Pte};
 use crate::{arch, params};
 use crossings::Kind;
-use translation::owed::{Clear, FillUser, Owed, Unfold};
+use translation::owed::{Clear, FillUser, LinkTable, Owed, Unfold};
 
 /// Pages of a run.
 pub const PAGES: usize = 16;
@@ -176,16 +177,13 @@ impl Space {
         own: &Slot,
         start: usize,
     ) -> bool {
-        let mut tables = None;
-        let leaf = self.leaf_or_huge_page::<false>(Some((vma, own)), context, start, &mut tables);
-        let filled = match leaf {
-            Ok(Some(leaf)) => self.fill_private(vma, own, leaf.run(start)),
-            _ => false,
-        };
-        if let Some(owed) = tables {
-            context.pay(owed, start..start + SIZE);
+        let leaf = self.table.leaf(start);
+        if leaf.is_none() && huge_page::may_be_huge(vma, start) {
+            return false;
         }
-        filled
+        let mut pay = |owed: Owed<LinkTable>| context.pay(owed, start..start + SIZE);
+        let leaf = leaf.map_or_else(|| self.table.make(start, &mut pay), Ok);
+        leaf.is_ok_and(|leaf| self.fill_private(vma, own, leaf.run(start)))
     }
 
     fn fill_private(&self, vma: &Vma, own: &Slot, run: &[Entry]) -> bool {

@@ -62,7 +62,7 @@ pub fn policy() -> Policy {
 }
 
 /// Whether a VMA gets a huge page around `page`, and has room for it.
-fn may_be_huge(vma: &Vma, page: usize) -> bool {
+pub(super) fn may_be_huge(vma: &Vma, page: usize) -> bool {
     let start = page & !(SIZE - 1);
     if start < vma.start || start + SIZE > vma.end {
         return false;
