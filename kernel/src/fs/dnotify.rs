@@ -3,8 +3,8 @@
 //! holds one.
 
 use super::file::File;
-use super::inode::Kind;
-use super::inotify::{self, Key};
+use super::inode::{Key, Kind};
+use super::inotify;
 use super::sigio;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::check_room;

@@ -210,6 +210,22 @@ pub enum New<'a> {
     Symlink(&'a [u8]),
 }
 
+/// An inode, by device and number.
+pub type Key = (u64, u64);
+
+impl dyn Inode {
+    /// The device and the number that its attributes show.
+    pub fn shown_key(&self) -> Key {
+        let attr = self.attr();
+        (attr.device, attr.inode)
+    }
+
+    /// What its locks and watches are found by.
+    pub fn key(&self) -> Key {
+        self.identity().unwrap_or_else(|| self.shown_key())
+    }
+}
+
 /// An inode. Names are plain bytes without `/`, and neither empty, `.` nor `..`; `here` is always
 /// the dentry of the inode on which a method is called.
 pub trait Inode: Send + Sync + Any {
@@ -218,6 +234,12 @@ pub trait Inode: Send + Sync + Any {
 
     /// Its attributes.
     fn attr(&self) -> Attr;
+
+    /// What it is known by while somebody holds it, where the device and the number that its
+    /// attributes show may change.
+    fn identity(&self) -> Option<Key> {
+        None
+    }
 
     /// Its flags (FS_*_FL), if its file system has them ([`super::mount::KEEPS_FLAGS`]).
     fn flags(&self) -> u32 {

@@ -3,7 +3,7 @@
 use super::dentry::Dentry;
 use super::dnotify;
 use super::file::{File, FileOps, OpenFlags};
-use super::inode::Kind;
+use super::inode::{Inode, Key, Kind};
 use super::io::Sink;
 use super::poll::{Events, PollTable, WaitSource};
 use super::seq_file::Text;
@@ -28,9 +28,6 @@ pub static MAX_EVENTS: AtomicUsize = AtomicUsize::new(16384);
 pub static MAX_INSTANCES: AtomicUsize = AtomicUsize::new(128);
 /// The maximum number of watches of a user (`max_user_watches`).
 pub static MAX_WATCHES: AtomicUsize = AtomicUsize::new(65536);
-
-/// An inode, by device and number.
-pub(super) type Key = (u64, u64);
 
 struct Event {
     watch: i32,
@@ -148,6 +145,8 @@ struct Watch {
     mask: u32,
     /// Whether the watched inode is a directory.
     is_directory: bool,
+    /// The inode, where it has its key only while it is held.
+    held: Option<Arc<dyn Inode>>,
 }
 
 /// The counts of a user.
@@ -213,8 +212,7 @@ pub fn new(flags: u32) -> Result<Arc<File>> {
 
 /// The inode of `dentry`.
 pub(super) fn key(dentry: &Dentry) -> Key {
-    let attr = dentry.inode().attr();
-    (attr.device, attr.inode)
+    dentry.inode().key()
 }
 
 /// A number that links the two events of a rename.
@@ -416,7 +414,7 @@ impl Inotify {
     /// watch's number.
     pub fn watch(self: &Arc<Self>, dentry: &Dentry, mask: u32) -> Result<i32> {
         check_room()?;
-        let key = key(dentry);
+        let (inode, key) = (dentry.inode(), key(dentry));
         let mut watches = WATCHES.lock();
         if let Some(watch) = watches.get_mut(&self.place(key)) {
             if mask & IN_MASK_CREATE != 0 {
@@ -448,6 +446,7 @@ impl Inotify {
             number,
             mask,
             is_directory: dentry.kind() == Kind::Directory,
+            held: inode.identity().map(|_| inode.clone()),
         };
         watches.insert(self.place(key), watch);
         COUNT.store(watches.len(), Relaxed);
@@ -478,12 +477,15 @@ impl Inotify {
         uncharge(self.user, 0, watches);
     }
 
-    /// The events of a watch; 0 if the watch is gone.
-    fn mask(&self, key: Key, number: i32) -> u32 {
-        let watches = WATCHES.lock();
-        let own = watches.get(&self.place(key));
-        own.filter(|watch| watch.number == number)
-            .map_or(0, |watch| watch.mask)
+    /// The events of a watch, 0 if the watch is gone, and the inode as its attributes show it.
+    fn shown(&self, key: Key, number: i32) -> (u32, Key) {
+        let (mask, held) = {
+            let watches = WATCHES.lock();
+            let own = watches.get(&self.place(key));
+            let own = own.filter(|watch| watch.number == number);
+            own.map_or((0, None), |watch| (watch.mask, watch.held.clone()))
+        };
+        (mask, held.map_or(key, |inode| inode.shown_key()))
     }
 
     fn take(&self, key: Key, number: i32) -> Option<Watch> {
@@ -561,8 +563,7 @@ impl FileOps for Inotify {
         while let Some((number, key)) = next {
             cond_resched();
             next = before(Some(number));
-            let (device, inode) = key;
-            let mask = self.mask(key, number);
+            let (mask, (device, inode)) = self.shown(key, number);
             put!(
                 text,
                 "inotify wd:{number:x} ino:{inode:x} sdev:{device:x} mask:{mask:x} ignored_mask:0\n"

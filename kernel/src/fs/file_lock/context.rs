@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use locks::{Locks, NoMemory, Promise};
 use tree::{Member, Tree};
 
+use super::super::inode::{Inode, Key};
 use super::super::poll::WaitSource;
 use super::{Lock, Owner};
 use crate::errno::{Errno, Result};
@@ -17,9 +18,6 @@ use crate::hash::{self, HashMap, Keyed};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 use crate::task::sched::cond_resched;
-
-/// An inode, by device and number.
-pub type Key = (u64, u64);
 
 /// The number of locks of one owner that are released at a time, with interrupts masked.
 const AT_ONCE: usize = 64;
@@ -48,6 +46,8 @@ impl Held {
 pub struct Context {
     /// The inode.
     pub key: Key,
+    /// As its attributes showed it at first.
+    pub shown: Key,
     held: Mutex<Held>,
     waits: Mutex<Waits>,
     /// Notified when a lock is released, or becomes shared.
@@ -126,12 +126,14 @@ impl Context {
     ///
     /// # Errors
     /// ENOLCK.
-    pub fn get(key: Key) -> Result<Used> {
+    pub fn get(inode: &Arc<dyn Inode>) -> Result<Used> {
+        let key = inode.key();
         if let Some(known) = Self::find(key) {
             return Ok(known);
         }
         let fresh = try_arc(Context {
             key,
+            shown: inode.shown_key(),
             held: Mutex::new(Held::default()),
             waits: Mutex::new(Waits::default()),
             changed: WaitSource::new().map_err(|_| Errno::ENOLCK)?,

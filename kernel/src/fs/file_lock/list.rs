@@ -3,9 +3,10 @@
 
 use super::super::device;
 use super::super::file::FileOps;
+use super::super::inode::Key;
 use super::super::seq_file::Text;
 use super::super::seq_records::{self, Records};
-use super::context::{self, Context, Key};
+use super::context::{self, Context};
 use super::{Lock, Owner};
 use crate::errno::Result;
 use crate::put;
@@ -91,14 +92,14 @@ impl Cursor {
         if let Some(lock) = self.locks.next() {
             self.number += 1;
             put!(text, "{}: ", self.number);
-            put_line(text, &context.key, &lock);
+            put_line(text, &context.shown, &lock);
             self.last = Some(lock);
             return Ok(true);
         }
         let wait = context.next_wait(self.waits_from);
         if let Some((number, wanted)) = &wait {
             put!(text, "{}: -> ", self.number);
-            put_line(text, &context.key, wanted);
+            put_line(text, &context.shown, wanted);
             self.waits_from = number + 1;
         }
         Ok(wait.is_some())

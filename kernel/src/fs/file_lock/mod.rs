@@ -5,8 +5,9 @@ mod list;
 mod waiting;
 
 use super::file::File;
+use super::inode::Key;
 use crate::errno::{Errno, Result};
-use context::{Context, Key};
+use context::Context;
 
 pub use list::open as open_list;
 
@@ -48,8 +49,7 @@ impl Owner {
 pub type Lock = locks::Lock<Owner>;
 
 fn key(file: &File) -> Key {
-    let attr = file.dentry().inode().attr();
-    (attr.device, attr.inode)
+    file.dentry().inode().key()
 }
 
 /// The first lock that conflicts with `wanted`.
@@ -64,7 +64,7 @@ pub fn own(file: &File, range: &Lock) -> Option<Lock> {
 
 /// Takes `wanted`; if it conflicts, waits for the others or returns EAGAIN.
 pub fn acquire(file: &File, wanted: Lock, wait: bool) -> Result<()> {
-    let context = Context::get(key(file))?;
+    let context = Context::get(file.dentry().inode())?;
     while context.take(wanted)?.is_some() {
         if !wait {
             return Err(Errno::EAGAIN);

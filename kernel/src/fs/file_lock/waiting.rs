@@ -2,7 +2,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::context::{Context, Key, Used};
+use super::super::inode::Key;
+use super::context::{Context, Used};
 use super::{Lock, Owner};
 use crate::errno::{Errno, Result};
 use crate::hash::Lists;

@@ -3,7 +3,9 @@
 use super::super::dentry::Dentry;
 use super::super::device;
 use super::super::file::{FileOps, OpenFlags};
-use super::super::inode::{Attr, FsStat, Inode, Kind, Link, New, Replace, SetAttr, XattrChange};
+use super::super::inode::{
+    Attr, FsStat, Inode, Key, Kind, Link, New, Replace, SetAttr, XattrChange,
+};
 use super::super::path::Path;
 use super::super::writers::Writers;
 use super::directory::OpenDirectory;
@@ -23,6 +25,11 @@ impl Inode for Node {
 
     fn attr(&self) -> Attr {
         self.attributes()
+    }
+
+    /// A lower file that has more names gets another number with its copy.
+    fn identity(&self) -> Option<Key> {
+        Some(self.key())
     }
 
     fn set_attr(&self, change: &SetAttr) -> Result<()> {

@@ -1,7 +1,7 @@
 //! The inodes of an overlay.
 
 use super::super::dentry::Dentry;
-use super::super::inode::{Attr, Inode, Kind};
+use super::super::inode::{Attr, Inode, Key, Kind};
 use super::super::path::Path;
 use super::super::pipe::Fifo;
 use super::super::writers::Writers;
@@ -105,7 +105,7 @@ pub enum Content {
 pub struct Node {
     pub fs: Arc<Overlay>,
     kind: Kind,
-    /// Its number, where those of the layers do not serve.
+    /// Its number, which is shown where those of the layers do not serve.
     number: u64,
     stack: Mutex<Stack>,
     /// The keys by which the file system knows it; 0 is none.
@@ -254,6 +254,11 @@ impl Node {
             Content::Directory { changing, .. } => Ok(changing),
             _ => Err(Errno::ENOTDIR),
         }
+    }
+
+    /// What it is known by.
+    pub fn key(&self) -> Key {
+        (self.fs.device, self.number)
     }
 
     /// Its attributes: those of its uppermost file, with a number that stays when it is copied up.

@@ -2,6 +2,7 @@
 //! directory is one of a tmpfs.
 
 mod files;
+mod identity;
 mod mounts;
 mod names;
 mod people;
@@ -23,6 +24,7 @@ pub fn run() {
     tree::run();
     names::run();
     files::run();
+    identity::run();
     people::run();
 }
 
