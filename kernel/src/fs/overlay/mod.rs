@@ -4,7 +4,7 @@
 //!
 //! Locks, in this order: the file system's `rename`; `changing` of directories, those above before
 //! those below; `copying` of an inode; `whiteout`; then those of the layers. A look-up takes none
-//! of them: it begins again where names changed meanwhile.
+//! of them, but for `changing` where names changed meanwhile and it begins again.
 
 mod copy_up;
 mod directory;

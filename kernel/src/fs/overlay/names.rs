@@ -55,6 +55,15 @@ impl Node {
         }
     }
 
+    /// ESTALE where something has a name of this directory by now.
+    pub fn check_absent(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<()> {
+        match self.look_up_alone(here, name) {
+            Ok(_) => Err(Errno::ESTALE),
+            Err(Errno::ENOENT) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The whiteout that the upper layer has under a name that is free.
     pub fn whiteout_at(&self, upper: &Arc<Dentry>, name: &[u8]) -> Result<Option<Arc<Dentry>>> {
         match upper.inode().lookup(upper, name) {
@@ -102,7 +111,7 @@ impl Node {
         let registered = self.fs.insert(key_of(made.inode()), &node);
         if registered.is_ok_and(|known| !Arc::ptr_eq(&known, &node)) {
             // Somebody found it already.
-            return self.look_up(here, name);
+            return self.look_up_alone(here, name);
         }
         let mut names = self.names()?.lock();
         if let Some(known) = names.known(name) {
@@ -119,7 +128,7 @@ impl Node {
         if here.is_removed() {
             return Err(Errno::ENOENT);
         }
-        match self.look_up(here, name) {
+        match self.look_up_alone(here, name) {
             Ok(_) => Err(Errno::EEXIST),
             Err(Errno::ENOENT) => Ok(()),
             Err(error) => Err(error),

@@ -55,6 +55,8 @@ pub struct Names {
     swept: usize,
     /// How often names were made or taken away.
     changes: u64,
+    /// How many renames are under way: the layers may have a name twice, or not at all.
+    moving: usize,
 }
 
 impl Names {
@@ -63,9 +65,9 @@ impl Names {
         self.dentries.get(name)?.upgrade()
     }
 
-    /// How often names were made or taken away.
-    pub fn changes(&self) -> u64 {
-        self.changes
+    /// How often names were made or taken away; none while one is being moved.
+    pub fn changes(&self) -> Option<u64> {
+        (self.moving == 0).then_some(self.changes)
     }
 
     /// Makes room for one name more.
@@ -78,6 +80,16 @@ impl Names {
     /// Notes a dentry that was looked up, in the room that there is.
     pub fn put(&mut self, name: Vec<u8>, dentry: &Arc<Dentry>) {
         self.dentries.insert(name, Arc::downgrade(dentry));
+    }
+
+    /// A name is about to be moved, from or to here.
+    pub fn begin_move(&mut self) {
+        self.moving += 1;
+    }
+
+    /// That is over.
+    pub fn end_move(&mut self) {
+        self.moving -= 1;
     }
 
     /// A name is made or taken away.
@@ -139,6 +151,7 @@ impl Node {
                     dentries: hash::new(),
                     swept: 0,
                     changes: 0,
+                    moving: 0,
                 }),
                 changing: SleepMutex::new(()),
             },
@@ -287,29 +300,29 @@ impl Node {
         attr
     }
 
-    /// Looks a name up, where nobody has it.
-    fn find(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
-        loop {
-            let changes = self.names()?.lock().changes();
-            let found = self.fs.search(self, name)?.ok_or(Errno::ENOENT)?;
-            self.note_origin(&found);
-            let node = self.fs.node(found)?;
-            let key = try_vec(name)?;
-            let dentry = Dentry::named(node.clone(), Some(here.clone()), name)?;
-            let mut names = self.names()?.lock();
-            if names.changes() != changes {
-                continue;
-            }
-            if let Some(known) = names.known(name) {
-                return Ok(known);
-            }
-            names.reserve()?;
-            names.put(key, &dentry);
-            drop(names);
-            node.set_alias(&dentry);
-            self.fs.keep(&node, &dentry);
-            return Ok(dentry);
+    /// Looks a name up, where nobody has it; none where names changed meanwhile.
+    fn find(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Option<Arc<Dentry>>> {
+        let Some(changes) = self.names()?.lock().changes() else {
+            return Ok(None);
+        };
+        let found = self.fs.search(self, name)?.ok_or(Errno::ENOENT)?;
+        self.note_origin(&found);
+        let node = self.fs.node(found)?;
+        let key = try_vec(name)?;
+        let dentry = Dentry::named(node.clone(), Some(here.clone()), name)?;
+        let mut names = self.names()?.lock();
+        if names.changes() != Some(changes) {
+            return Ok(None);
         }
+        if let Some(known) = names.known(name) {
+            return Ok(Some(known));
+        }
+        names.reserve()?;
+        names.put(key, &dentry);
+        drop(names);
+        node.set_alias(&dentry);
+        self.fs.keep(&node, &dentry);
+        Ok(Some(dentry))
     }
 
     /// Notes the origin of a directory of the upper layer that somebody else made there.
@@ -332,10 +345,25 @@ impl Node {
 
     /// The dentry of a name.
     pub fn look_up(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
+        if let Some(known) = self.names()?.lock().known(name) {
+            return Ok(known);
+        }
+        // Others could change names for ever.
+        match self.find(here, name)? {
+            Some(found) => Ok(found),
+            None => {
+                let _alone = self.changing()?.lock_killable()?;
+                self.look_up_alone(here, name)
+            }
+        }
+    }
+
+    /// The dentry of a name, where the lock `changing` is held.
+    pub fn look_up_alone(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
         let known = self.names()?.lock().known(name);
         match known {
             Some(known) => Ok(known),
-            None => self.find(here, name),
+            None => self.find(here, name)?.ok_or(Errno::EIO),
         }
     }
 

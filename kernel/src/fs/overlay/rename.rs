@@ -54,6 +54,27 @@ impl<'a> Locked<'a> {
     }
 }
 
+/// While it lives, names of both directories are being moved.
+struct Moving<'a>([&'a Node; 2]);
+
+impl<'a> Moving<'a> {
+    fn new(from: &'a Place, to: &'a Place) -> Result<Self> {
+        let nodes = [&*from.node, &*to.node];
+        // There are names, since both are locked.
+        for node in nodes {
+            node.names()?.lock().begin_move();
+        }
+        Ok(Moving(nodes))
+    }
+}
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        let names = self.0.iter().filter_map(|node| node.names().ok());
+        names.for_each(|names| names.lock().end_move());
+    }
+}
+
 /// EXDEV where a directory is in lower layers: those below it would have to move, too.
 fn check_movable(node: &Node) -> Result<()> {
     match node.file_kind() == Kind::Directory && node.has_lowers() {
@@ -117,7 +138,7 @@ impl Node {
             (Some(_), Replace::No) => return Err(Errno::EEXIST),
             _ => {}
         }
-        let apart = !Arc::ptr_eq(here, there);
+        let apart = !Arc::ptr_eq(&from.node, &to.node);
         let _locked = Locked::new(&from, &to, apart)?;
         if there.is_removed() {
             return Err(Errno::ENOENT);
@@ -128,8 +149,7 @@ impl Node {
         }
         match occupant {
             Some(occupant) => to.node.check_same(&to.name, occupant)?,
-            None if to.node.look_up(there, name).is_ok() => return Err(Errno::ESTALE),
-            None => {}
+            None => to.node.check_absent(there, name)?,
         }
         check_movable(&*node_of(source)?)?;
         match occupant {
@@ -153,6 +173,7 @@ fn exchange(from: &Place, source: &Arc<Dentry>, to: &Place, other: &Arc<Dentry>)
     let back = other_node.upper_at(&new, &to.name)?.ok_or(Errno::EIO)?;
     let (source_key, other_key) = (try_vec(&to.name)?, try_vec(&from.name)?);
     let place = (&new, &*to.name);
+    let _moving = Moving::new(from, to)?;
     settled(
         old.inode()
             .rename((&old, &moved), place, Some(&back), Replace::Exchange),
@@ -208,6 +229,7 @@ fn move_to(
     let moved = node.upper_at(&old, &from.name)?.ok_or(Errno::EIO)?;
     let key = try_vec(&to.name)?;
     let place = (&new, &*to.name);
+    let moving = Moving::new(from, to)?;
     settled(
         old.inode()
             .rename((&old, &moved), place, covered.as_ref(), how),
@@ -222,7 +244,7 @@ fn move_to(
     source.moved(to.here, to.name.clone());
     note(&from.node, &from.name, None);
     note(&to.node, &to.name, Some((key, source)));
-    drop(copying);
+    drop((moving, copying));
     if let (Some(replaced), Some(occupant)) = (&replaced, occupant) {
         from.node.fs.let_go(replaced, occupant);
     }
