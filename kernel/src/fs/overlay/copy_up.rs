@@ -77,18 +77,20 @@ fn copy_one(parent: &Arc<Dentry>, here: &Arc<Dentry>, with_data: bool) -> Result
         })
         .and_then(|()| fs.complete(&copy, &attr))
         .and_then(|()| {
+            // Whoever finds it in its place finds this node.
+            let key = key_of(copy.inode());
+            fs.insert(key, &node)?;
             let place = (&directory, &*here.name());
-            work.inode().rename((work, &copy), place, None, Replace::No)
+            work.inode()
+                .rename((work, &copy), place, None, Replace::No)
+                .inspect_err(|_| fs.withdraw(key, &node))
         });
     if let Err(error) = copied {
         fs.dispose(&copy);
         return Err(error);
     }
     _ = directory.inode().set_attr(&times(&before));
-    let key = key_of(copy.inode());
     node.set_upper(copy, keeps_origin);
-    // Without memory for that, a second name of it would have a node of its own.
-    _ = fs.insert(key, &node);
     Ok(())
 }
 

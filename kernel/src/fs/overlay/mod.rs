@@ -316,6 +316,12 @@ impl Overlay {
         Ok(new.clone())
     }
 
+    /// A node gets no file with this key after all.
+    fn withdraw(&self, key: usize, node: &Node) {
+        node.drop_key(key);
+        self.nodes.lock().remove(&key);
+    }
+
     /// A node with this key is gone.
     fn forget(&self, key: usize) {
         let mut nodes = self.nodes.lock();

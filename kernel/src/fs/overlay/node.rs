@@ -300,14 +300,29 @@ impl Node {
         attr
     }
 
+    /// What the layers have under a name.
+    fn search(&self, name: &[u8]) -> Result<Arc<Node>> {
+        let found = self.fs.search(self, name)?.ok_or(Errno::ENOENT)?;
+        self.note_origin(&found);
+        self.fs.node(found)
+    }
+
     /// Looks a name up, where nobody has it; none where names changed meanwhile.
     fn find(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Option<Arc<Dentry>>> {
         let Some(changes) = self.names()?.lock().changes() else {
             return Ok(None);
         };
-        let found = self.fs.search(self, name)?.ok_or(Errno::ENOENT)?;
-        self.note_origin(&found);
-        let node = self.fs.node(found)?;
+        let node = match self.search(name) {
+            // While it was looked up it was copied up, which somebody does who knows it.
+            Err(Errno::EIO) => {
+                let known = self.names()?.lock().known(name);
+                match known {
+                    Some(known) => return Ok(Some(known)),
+                    None => self.search(name)?,
+                }
+            }
+            node => node?,
+        };
         let key = try_vec(name)?;
         let dentry = Dentry::named(node.clone(), Some(here.clone()), name)?;
         let mut names = self.names()?.lock();
@@ -372,6 +387,14 @@ impl Node {
         let free = self.keys.iter().find(|known| known.load(Relaxed) == 0);
         if let Some(free) = free {
             free.store(key, Relaxed);
+        }
+    }
+
+    /// The file system does not know it by this key any more.
+    pub fn drop_key(&self, key: usize) {
+        let known = self.keys.iter().find(|known| known.load(Relaxed) == key);
+        if let Some(known) = known {
+            known.store(0, Relaxed);
         }
     }
 }
