@@ -11,12 +11,15 @@ use crate::mm::heap::try_arc;
 use crate::sync::SleepMutex;
 use alloc::sync::Arc;
 use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use linux_raw_sys::general::{O_DIRECTORY, O_RDONLY};
 
 /// An open directory.
 pub struct OpenDirectory {
     node: Arc<Node>,
     reader: SleepMutex<Option<Reader>>,
+    /// The memory of the listing, if it has one.
+    held: AtomicUsize,
 }
 
 /// How it is read.
@@ -32,15 +35,18 @@ impl OpenDirectory {
     /// Opens it.
     pub fn open(node: Arc<Node>) -> Result<Arc<dyn FileOps>> {
         let reader = SleepMutex::new(None);
-        Ok(try_arc(OpenDirectory { node, reader })?)
+        let held = AtomicUsize::new(0);
+        Ok(try_arc(OpenDirectory { node, reader, held })?)
     }
 
     fn begin(&self) -> Result<Reader> {
+        self.held.store(0, Relaxed);
         let (node, top) = (&self.node, self.node.top()?);
         let fs = &node.fs;
         let mixed = node.upper().is_some() && fs.mark(&top, Mark::Impure)?.is_some();
         if node.is_merged() || fs.mark(&top, Mark::Origin)?.is_some() {
             let listing = Listing::read(node)?;
+            self.held.store(listing.held(), Relaxed);
             return Ok(Reader::Merged { listing, mixed });
         }
         let file = open(&top, O_RDONLY | O_DIRECTORY)?;
@@ -91,6 +97,10 @@ impl OpenDirectory {
 }
 
 impl FileOps for OpenDirectory {
+    fn held(&self) -> usize {
+        self.held.load(Relaxed)
+    }
+
     fn read_dir(
         &self,
         file: &File,

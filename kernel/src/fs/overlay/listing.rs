@@ -60,6 +60,14 @@ impl Listing {
         all.sort()
     }
 
+    /// The memory that it takes, in bytes.
+    pub fn held(&self) -> usize {
+        let names = self.entries.iter().map(|entry| entry.name.len());
+        // A name that is shared has two counts beside it.
+        let counts = 2 * size_of::<usize>() * self.entries.len();
+        self.entries.capacity() * size_of::<Entry>() + counts + names.sum::<usize>()
+    }
+
     /// Whether there are names but `.` and `..`.
     pub fn has_names(&self) -> bool {
         let mut names = self.entries.iter().map(|entry| &*entry.name);
