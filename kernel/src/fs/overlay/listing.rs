@@ -102,7 +102,10 @@ impl Collected {
                 cond_resched_killable()?;
                 // A name that is gone by now is as good as hidden.
                 let found = directory.inode().lookup(directory, &entry.name);
-                entry.is_whiteout = found.map_or(true, |found| node.fs.is_whiteout(&found));
+                entry.is_whiteout = match found {
+                    Ok(found) => node.fs.is_whiteout(&found),
+                    Err(error) => error == Errno::ENOENT,
+                };
             }
         }
         Ok(())
