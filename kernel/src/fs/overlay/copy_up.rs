@@ -9,6 +9,7 @@ use super::super::path::Path;
 use super::super::perm;
 use super::layers::open;
 use super::marks::{Mark, handle};
+use super::names::settled;
 use super::node::{Node, key_of, node_of};
 use super::options::Fsync;
 use super::{Overlay, UPPER};
@@ -81,8 +82,7 @@ fn copy_one(parent: &Arc<Dentry>, here: &Arc<Dentry>, with_data: bool) -> Result
             let key = key_of(copy.inode());
             fs.insert(key, &node)?;
             let place = (&directory, &*here.name());
-            work.inode()
-                .rename((work, &copy), place, None, Replace::No)
+            settled(work.inode().rename((work, &copy), place, None, Replace::No))
                 .inspect_err(|_| fs.withdraw(key, &node))
         });
     if let Err(error) = copied {
