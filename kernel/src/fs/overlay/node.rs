@@ -333,9 +333,10 @@ impl Node {
             return Ok(Some(known));
         }
         names.reserve()?;
+        // Whoever finds it may want to copy it up by that.
+        node.set_alias(&dentry);
         names.put(key, &dentry);
         drop(names);
-        node.set_alias(&dentry);
         self.fs.keep(&node, &dentry);
         Ok(Some(dentry))
     }

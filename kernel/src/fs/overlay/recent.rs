@@ -45,16 +45,19 @@ impl Overlay {
         let at = recent.next;
         recent.next = (at + 1) % PLACES;
         let oldest = recent.places[at].replace(dentry.clone());
-        drop(recent);
         node.kept.store(at, Relaxed);
+        drop(recent);
         drop(oldest);
+        if dentry.is_removed() {
+            // It was let go of before it was kept.
+            self.let_go(node, dentry);
+        }
     }
 
     /// Keeps a dentry no longer, since its name is gone.
     pub(super) fn let_go(&self, node: &Node, dentry: &Arc<Dentry>) {
-        let at = node.kept.load(Relaxed);
         let mut recent = self.recent.lock();
-        let place = recent.places.get_mut(at);
+        let place = recent.places.get_mut(node.kept.load(Relaxed));
         let gone = place.and_then(|place| place.take_if(|kept| Arc::ptr_eq(kept, dentry)));
         drop(recent);
         drop(gone);
