@@ -9,6 +9,7 @@ use super::node::Node;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::SleepMutex;
+use crate::task::sched::cond_resched_killable;
 use alloc::sync::Arc;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -79,7 +80,10 @@ impl OpenDirectory {
         for (at, entry) in entries.skip(position as usize) {
             let inode = match self.number(file, &entry.name, mixed && entry.layer == UPPER) {
                 // It was removed since.
-                Err(Errno::ENOENT) => continue,
+                Err(Errno::ENOENT) => {
+                    cond_resched_killable()?;
+                    continue;
+                }
                 number => number?.unwrap_or(entry.inode),
             };
             let record = Record {

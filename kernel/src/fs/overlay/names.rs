@@ -12,7 +12,7 @@ use super::node::{Node, Stack, key_of, node_of};
 use super::{Overlay, UPPER};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_vec;
-use crate::task::sched::cond_resched;
+use crate::task::sched::cond_resched_killable;
 use alloc::sync::Arc;
 use linux_raw_sys::general::*;
 
@@ -262,7 +262,7 @@ impl Node {
         for name in whiteouts {
             let whiteout = upper.inode().lookup(&upper, &name)?;
             settled(upper.inode().remove(&upper, &whiteout))?;
-            cond_resched();
+            cond_resched_killable()?;
         }
         Ok(())
     }
