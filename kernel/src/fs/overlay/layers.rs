@@ -186,15 +186,20 @@ impl Layers {
 /// The empty directory `work` in the one that was named; none where there can be no such.
 ///
 /// # Errors
-/// EINVAL: a volatile mount used it. EINTR, ENOMEM.
+/// EINVAL: a volatile mount used it. EINTR, ENOMEM. Those of leaving the sign of a volatile mount.
 fn prepare_work(place: &Path, options: &Options) -> Result<Option<Arc<Dentry>>> {
-    match make_work(place, options) {
-        Err(error @ (Errno::EINVAL | Errno::EINTR | Errno::ENOMEM)) => Err(error),
-        made => Ok(made.ok()),
+    let made = match make_work(place) {
+        Err(error @ (Errno::EINVAL | Errno::EINTR | Errno::ENOMEM)) => return Err(error),
+        made => made.ok(),
+    };
+    if let (Some(work), Fsync::Volatile) = (&made, options.fsync) {
+        // The next mount has to be told.
+        mark_volatile(work)?;
     }
+    Ok(made)
 }
 
-fn make_work(place: &Path, options: &Options) -> Result<Arc<Dentry>> {
+fn make_work(place: &Path) -> Result<Arc<Dentry>> {
     match place.inode().lookup(place, b"work") {
         Ok(old) => clean(place, &old, 0)?,
         Err(Errno::ENOENT) => {}
@@ -207,9 +212,6 @@ fn make_work(place: &Path, options: &Options) -> Result<Arc<Dentry>> {
         permissions: Some(0),
         ..SetAttr::default()
     })?;
-    if options.fsync == Fsync::Volatile {
-        mark_volatile(&work)?;
-    }
     Ok(work)
 }
 
