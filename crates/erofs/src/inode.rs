@@ -9,6 +9,8 @@ const KNOWN: u16 = 0xf;
 /// of blocks.
 const CHUNK_BITS: u32 = 0x1f;
 const CHUNK_INDEXES: u32 = 0x20;
+/// The type of a regular file in its mode, as a directory's record has it (DT_REG).
+const REGULAR: u16 = 0o10;
 
 /// A point in time since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,8 +235,8 @@ impl<D: Device> Fs<D> {
             0 => 0,
             count => 12 + 4 * (u32::from(count) - 1),
         };
-        let layout = self.layout(&fields, attributes + u64::from(attributes_size))?;
         check(&fields)?;
+        let layout = self.layout(&fields, attributes + u64::from(attributes_size))?;
         Ok(Inode {
             number,
             mode: fields.mode,
@@ -261,6 +263,10 @@ impl<D: Device> Fs<D> {
         let content = fields.content;
         match fields.format >> 1 {
             0 => Ok(Layout::Flat(content)),
+            // Others are read in small parts, each of which would decompress a whole cluster.
+            1 | 3 if fields.mode >> 12 != REGULAR => {
+                Err(Error::Unsupported("compressed directories and links"))
+            }
             format @ (1 | 3) => Ok(Layout::Compressed(self.read_compressed(tail, format == 3)?)),
             2 => Ok(Layout::Inline(content)),
             4 if content & 0xffff & !(CHUNK_BITS | CHUNK_INDEXES) == 0 => {

@@ -27,6 +27,9 @@ impl<D: Device> Fs<D> {
             return Ok(prefixes);
         }
         let packed = self.packed_inode()?;
+        if packed.is_some_and(|inode| inode.is_compressed()) {
+            return Err(Error::Unsupported("compressed prefixes"));
+        }
         let mut at = u64::from(superblock.prefix_start.get()) * 4;
         for _ in 0..count {
             let mut length = [0; 2];

@@ -6,7 +6,7 @@ mod support;
 use erofs::format::{ClusterIndex, Incompatible, MapHeader};
 use erofs::{Error, Inode, Result};
 use support::lz4::{padded, run};
-use support::writer::{New, REGULAR, Writer};
+use support::writer::{DIRECTORY, LINK, New, REGULAR, Writer};
 use support::{content, find, mount};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -17,6 +17,7 @@ const OTHER: u16 = 2;
 
 /// A file: three clusters, of which the second is not compressed and the third has two blocks.
 struct Sample {
+    mode: u16,
     header: MapHeader,
     indexes: Vec<ClusterIndex>,
     first: Vec<u8>,
@@ -44,6 +45,7 @@ impl Sample {
         // Clusters of the first kind may have several blocks.
         header.flags.set(2);
         Self {
+            mode: REGULAR,
             header,
             // Where blocks are is filled in later.
             indexes: vec![
@@ -85,7 +87,7 @@ impl Sample {
             tail.extend_from_slice(index.as_bytes());
         }
         let inode = writer.inode(New {
-            mode: REGULAR,
+            mode: self.mode,
             layout: 1,
             size: 2400,
             content: 4,
@@ -135,6 +137,9 @@ fn what_is_absent_is_refused() {
     }
     let padding = Incompatible::ZERO_PADDING;
     assert!(refused(&|sample| sample.incompatible.remove(padding)));
+    for mode in [DIRECTORY, LINK] {
+        assert!(refused(&|sample| sample.mode = mode), "{mode:o}");
+    }
     // A part of a cluster that is shared.
     let shared = |sample: &mut Sample| sample.indexes[0].advise.set(HEAD | 1 << 15);
     assert!(refused(&shared));

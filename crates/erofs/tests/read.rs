@@ -494,3 +494,23 @@ fn damaged_directories_are_errors() {
         assert!(fs.lookup(&root, b"zz").is_err());
     }
 }
+
+#[test]
+fn prefixes_in_a_compressed_inode_are_refused() {
+    let mut writer = Writer::new(10);
+    writer.add(Incompatible::FRAGMENTS | Incompatible::ZERO_PADDING);
+    // Number 0 would be none.
+    let file = writer.file(b"");
+    let packed = writer.inode(New {
+        mode: REGULAR,
+        layout: 1,
+        size: 9,
+        tail: &[0; 32],
+        links: 1,
+        ..New::default()
+    });
+    writer.superblock.packed.set(packed);
+    writer.superblock.prefixes = 1;
+    let mounted = mount(with(writer, b"file", file)).map(drop);
+    assert_eq!(mounted, Err(Error::Unsupported("compressed prefixes")));
+}
