@@ -5,7 +5,7 @@ use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 
 use libc::{
     AT_FDCWD, MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, MAP_SHARED, O_APPEND, O_CREAT, O_DIRECT,
@@ -29,6 +29,7 @@ pub fn run() {
         mappings();
         places();
         writes();
+        remount();
     }
     directory();
 }
@@ -171,6 +172,22 @@ unsafe fn writes() {
         tell("unlink", libc::unlink(path(c"none")));
         tell("mkdir", libc::mkdir(path(c"many"), 0o755));
         tell("rename", libc::rename(path(c"none"), path(c"many")));
+    }
+}
+
+/// A word cannot make it writable either.
+unsafe fn remount() {
+    unsafe {
+        let (at, word) = (path(c"."), path(c"rw"));
+        let flags = libc::MS_REMOUNT;
+        tell(
+            "remount",
+            libc::mount(null(), at, null(), flags, word.cast()),
+        );
+        let mut found: libc::statvfs = std::mem::zeroed();
+        libc::statvfs(at, &raw mut found);
+        println!("read-only: {}", found.f_flag & libc::ST_RDONLY);
+        tell_ok("open", open(c"lines", O_WRONLY) >= 0);
     }
 }
 

@@ -327,8 +327,12 @@ impl Super {
                 (OwnChange::Nothing, flags)
             }
             Own::Disk(..) => return Self::parse_disk(list, flags),
-            // As on Linux it stays read-only whatever is asked for.
-            Own::Image(..) => return Self::parse_image(list, flags | MS_RDONLY),
+            Own::Image(..) => {
+                let mut change = Self::parse_image(list, flags)?;
+                // As on Linux it stays read-only whatever is asked for, also by the word `rw`.
+                change.flags |= MS_RDONLY;
+                return Ok(change);
+            }
         };
         Ok(Change { flags, own })
     }
