@@ -5,6 +5,7 @@
 //! [`page_cache`]; all other files are in memory.
 
 pub mod aio;
+mod alias;
 pub mod anonymous;
 pub mod columns;
 mod damage;

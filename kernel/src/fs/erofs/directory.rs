@@ -1,5 +1,6 @@
 //! Looking names up.
 
+use super::super::alias::second_name;
 use super::super::dentry::Dentry;
 use super::errno;
 use super::node::Node;
@@ -16,16 +17,23 @@ impl Node {
         }
         let number = self.fs.fs.lookup(&self.inode, name).map_err(errno)?;
         let node = self.fs.node(number)?;
-        let dentry = Dentry::named(node, Some(here.clone()), name)?;
+        let dentry = Dentry::named(node.clone(), Some(here.clone()), name)?;
         let key = try_vec(name)?;
         let mut names = names.lock();
         // Somebody may have looked meanwhile: a name has one dentry.
-        let faster = names.known(name);
-        if faster.is_none() {
-            names.reserve()?;
+        if let Some(faster) = names.known(name) {
+            drop(names);
+            return Ok(faster);
+        }
+        names.reserve()?;
+        let other = node.alias.claim(&dentry);
+        if other.is_none() {
             names.put(key, &dentry);
         }
         drop(names);
-        Ok(faster.unwrap_or(dentry))
+        match other {
+            Some(other) => Err(second_name("erofs", here, &other)),
+            None => Ok(dentry),
+        }
     }
 }

@@ -98,7 +98,9 @@ fn begin(volume: &Arc<Volume>, options: Options) -> Result<(Held, Arc<Dentry>)> 
 
 /// Makes the dentry of the root, and a file system that others find.
 fn enlist(mounted: &Arc<Erofs>) -> Result<Arc<Dentry>> {
-    let root = Dentry::named(mounted.node(mounted.fs.root())?, None, b"")?;
+    let node = mounted.node(mounted.fs.root())?;
+    let root = Dentry::named(node.clone(), None, b"")?;
+    node.alias.claim(&root);
     MOUNTED.add(mounted.volume.number(), mounted)?;
     Ok(root)
 }

@@ -1,5 +1,6 @@
 //! The inodes that somebody has.
 
+use super::super::alias::Alias;
 use super::super::device;
 use super::super::inode::{Attr, Kind, Time};
 use super::super::names::Names;
@@ -34,6 +35,7 @@ pub struct Node {
     pub inode: Inode,
     pub kind: Kind,
     pub content: Content,
+    pub alias: Alias,
     pub writers: Writers,
     /// Somebody looked it up since it was last asked.
     pub wanted: AtomicBool,
@@ -57,6 +59,7 @@ impl Node {
             inode,
             kind,
             content,
+            alias: Alias::new(),
             writers: Writers::new(),
             wanted: AtomicBool::new(false),
         })

@@ -2,6 +2,7 @@
 //! lock of the file system. Once it has been applied, it can fail only in its commit: a call that
 //! runs out of memory starts again.
 
+use super::super::alias::second_name;
 use super::super::dentry::Dentry;
 use super::super::inode::{Inode, Kind, New, Replace, WHITEOUT};
 use super::super::recent::Recent;
@@ -38,7 +39,10 @@ impl Node {
     /// The dentry of a node under a name of this directory.
     fn dentry(&self, here: &Arc<Dentry>, name: &[u8], node: Arc<Node>) -> Result<Arc<Dentry>> {
         let key = self.room(name)?;
-        let dentry = Dentry::named(node, Some(here.clone()), name)?;
+        let dentry = Dentry::named(node.clone(), Some(here.clone()), name)?;
+        if let Some(other) = node.alias.claim(&dentry) {
+            return Err(second_name("ext4", here, &other));
+        }
         self.put(key, &dentry);
         Ok(dentry)
     }

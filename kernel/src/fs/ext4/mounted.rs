@@ -130,7 +130,8 @@ fn enlist(mounted: &Arc<Ext4>, root: ext4::Inode) -> Result<Arc<Dentry>> {
         node.refresh(&mut fs)?;
         mounted.note_errors(&fs);
     }
-    let root = Dentry::named(node, None, b"")?;
+    let root = Dentry::named(node.clone(), None, b"")?;
+    node.alias.claim(&root);
     MOUNTED.add(mounted.volume.number(), mounted)?;
     Ok(root)
 }

@@ -1,5 +1,6 @@
 //! The inodes in use.
 
+use super::super::alias::Alias;
 use super::super::file::File;
 use super::super::inode::{Attr, Inode, Kind, New, Time};
 use super::super::names::Names;
@@ -39,6 +40,7 @@ pub struct Node {
     number: u32,
     kind: Kind,
     pub content: Content,
+    pub alias: Alias,
     /// The inode as it is on the disk.
     inode: Mutex<ext4::Inode>,
     /// The allocated size, in units of 512 bytes.
@@ -78,6 +80,7 @@ impl Node {
             number: inode.number,
             kind,
             content,
+            alias: Alias::new(),
             inode: Mutex::new(inode),
             sectors,
             modified: Mutex::new(None),
