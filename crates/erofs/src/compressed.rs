@@ -1,5 +1,5 @@
-//! Compressed files: their data is cut into clusters of at most 12 MiB, each of which is compressed
-//! for itself and begins with a block of the device.
+//! Compressed files: their data is cut into clusters of at most 8000 KiB, each of which is
+//! compressed for itself and begins with a block of the device.
 
 use alloc::vec::Vec;
 
@@ -11,9 +11,10 @@ use crate::index::{Index, Kind};
 use crate::inode::Compressed;
 use crate::{Device, Error, Extent, Fs, Inode, Place, Result};
 
-/// Bytes of a cluster at most, compressed and not.
+/// Bytes of a cluster at most, compressed and not. The latter is as many as mkfs.erofs looks at at a
+/// time; Linux reads up to 12 MiB.
 const MOST_COMPRESSED: u64 = 1 << 20;
-const MOST: u64 = 12 << 20;
+const MOST: u64 = 8000 << 10;
 /// LZ4 makes no more bytes of one than this.
 const MOST_OF_ONE: u64 = 256;
 
@@ -175,24 +176,24 @@ impl<D: Device> Fs<D> {
         }
     }
 
-    /// Reads and decompresses a cluster.
+    /// Reads and decompresses a cluster, in place of what is in `bytes`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`], [`Error::NoMemory`].
-    pub fn decompress(&self, cluster: &Cluster) -> Result<Vec<u8>> {
+    /// [`Error::Corrupt`], [`Error::Io`], [`Error::NoMemory`]. What `bytes` has is unspecified then.
+    pub fn decompress(&self, cluster: &Cluster, bytes: &mut Vec<u8>) -> Result<()> {
+        bytes.try_reserve_exact(cluster.size().saturating_sub(bytes.len()))?;
+        bytes.resize(cluster.size(), 0);
+        if !cluster.packed {
+            return self.read_device(cluster.at, bytes);
+        }
         let mut packed = zeroes(cluster.compressed as usize)?;
         self.read_device(cluster.at, &mut packed)?;
-        if !cluster.packed {
-            packed.truncate(cluster.size());
-            return Ok(packed);
-        }
         // What is compressed ends with the last block.
         let first = &packed[..packed.len().min(self.geometry.block_size())];
         let start = first.iter().position(|byte| *byte != 0);
         let start = start.ok_or(Error::Corrupt("compressed data"))?;
-        let mut bytes = zeroes(cluster.size())?;
-        match lz4_flex::block::decompress_into(&packed[start..], &mut bytes) {
-            Ok(count) if count == bytes.len() => Ok(bytes),
+        match lz4_flex::block::decompress_into(&packed[start..], bytes) {
+            Ok(count) if count == bytes.len() => Ok(()),
             _ => Err(Error::Corrupt("compressed data")),
         }
     }

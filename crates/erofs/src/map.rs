@@ -1,5 +1,7 @@
 //! Where the data of an inode is.
 
+use alloc::vec::Vec;
+
 use zerocopy::little_endian::U32;
 
 use crate::format::{ChunkIndex, NO_BLOCK};
@@ -154,7 +156,8 @@ impl<D: Device> Fs<D> {
             }
             Place::Device(at) | Place::Inline(at) => self.read_device(at, into),
             Place::Cluster(cluster, at) => {
-                let bytes = self.decompress(&cluster)?;
+                let mut bytes = Vec::new();
+                self.decompress(&cluster, &mut bytes)?;
                 into.copy_from_slice(&bytes[at..at + into.len()]);
                 Ok(())
             }

@@ -1,6 +1,7 @@
 //! The data of files: from the disk into the page cache.
 
 use super::super::page_cache::Backing;
+use super::decompressor::Decompressor;
 use super::{Erofs, errno};
 use crate::block::Piece;
 use crate::errno::{Errno, Result};
@@ -8,7 +9,8 @@ use crate::mm::PAGE_SIZE;
 use crate::mm::frame::FrameRef;
 use crate::mm::heap::try_arc;
 use crate::mm::virtio_blk::{Part, SECTOR};
-use crate::task::sched::cond_resched;
+use crate::sync::SleepMutexGuard;
+use crate::task::sched::cond_resched_killable;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use erofs::{Cluster, Extent, Inode, Place};
@@ -19,11 +21,11 @@ pub struct FileData {
     inode: Inode,
 }
 
-/// What is read at once: where the last byte that was asked for lies, the last cluster that was
-/// decompressed, and what comes from the disk straight into pages.
-struct Reading {
+/// What is read at once: where the last byte that was asked for lies, the decompressor once it is
+/// needed, and what comes from the disk straight into pages.
+struct Reading<'a> {
     extent: Option<(u64, Extent)>,
-    cluster: Option<(Cluster, Vec<u8>)>,
+    decompressor: Option<SleepMutexGuard<'a, Decompressor>>,
     pieces: Vec<Piece>,
 }
 
@@ -43,20 +45,24 @@ impl FileData {
         Ok(extent.rest(at - start))
     }
 
-    /// A cluster, which may be the last one.
-    fn decompressed<'a>(&self, reading: &'a mut Reading, cluster: Cluster) -> Result<&'a [u8]> {
-        let last = reading.cluster.take().filter(|(last, _)| *last == cluster);
-        let bytes = match last {
-            Some((_, bytes)) => bytes,
-            None => self.fs.fs.decompress(&cluster).map_err(errno)?,
+    /// What a cluster is.
+    fn decompressed<'a, 'b>(
+        &'a self,
+        reading: &'b mut Reading<'a>,
+        cluster: Cluster,
+    ) -> Result<&'b [u8]> {
+        let held = match reading.decompressor.take() {
+            Some(held) => held,
+            None => self.fs.decompressor.lock_killable()?,
         };
-        Ok(&reading.cluster.insert((cluster, bytes)).1)
+        let held = reading.decompressor.insert(held);
+        held.decompress(&self.fs.fs, cluster)
     }
 
     /// Fills part of a page, from `offset` on, with the beginning of an extent.
-    fn fill(
-        &self,
-        reading: &mut Reading,
+    fn fill<'a>(
+        &'a self,
+        reading: &mut Reading<'a>,
         (frame, offset): (&FrameRef, usize),
         place: Place,
         len: usize,
@@ -77,7 +83,6 @@ impl FileData {
             Place::Cluster(cluster, at) => {
                 let bytes = self.decompressed(reading, cluster)?;
                 frame.write(offset, &bytes[at..at + len]);
-                cond_resched();
             }
             Place::Inline(at) => {
                 let mut bytes = [0; 512];
@@ -97,19 +102,22 @@ impl Backing for FileData {
     fn read_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()> {
         let mut reading = Reading {
             extent: None,
-            cluster: None,
+            decompressor: None,
             pieces: Vec::new(),
         };
         for (index, frame) in pages {
             let start = *index as u64 * PAGE_SIZE as u64;
             let mut offset = 0;
             while offset < PAGE_SIZE {
+                cond_resched_killable()?;
                 let extent = self.extent(&mut reading, start + offset as u64)?;
                 let len = extent.length.min((PAGE_SIZE - offset) as u64) as usize;
                 self.fill(&mut reading, (frame, offset), extent.place, len)?;
                 offset += len;
             }
         }
+        // Others need not wait for the disk.
+        drop(reading.decompressor);
         self.fs.volume.device().transfer(false, &reading.pieces)
     }
 

@@ -2,9 +2,11 @@
 //! cache.
 //!
 //! Names and attributes are read through the page cache of the disk, as on Linux, so that they are
-//! given up where memory is short. Nothing changes, so that no lock is held while a disk is read.
+//! given up where memory is short. Nothing changes, so that no lock is held while a disk is read,
+//! except the decompressor's.
 
 mod backing;
+mod decompressor;
 mod device;
 mod directory;
 mod file;
@@ -19,9 +21,10 @@ use crate::errno::{Errno, Result};
 use crate::fs::damage;
 use crate::fs::inode::FsStat;
 use crate::fs::recent::Recent;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, SleepMutex};
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, Ordering::*};
+use decompressor::Decompressor;
 use device::Disk;
 use erofs::{Error, Fs};
 use node::Node;
@@ -38,6 +41,7 @@ pub struct Erofs {
     nodes: Mutex<Radix<Weak<Node>>>,
     /// Inodes that are kept for a while.
     recent: Mutex<Recent<Node>>,
+    decompressor: SleepMutex<Decompressor>,
     /// Whether attributes of users are shown (`user_xattr`).
     user_xattr: AtomicBool,
     /// A weak reference to itself.

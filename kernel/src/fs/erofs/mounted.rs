@@ -1,5 +1,6 @@
 //! Mounting, and the end of a mount.
 
+use super::decompressor::Decompressor;
 use super::device::Disk;
 use super::{Erofs, errno};
 use crate::block::volume::{self, Volume};
@@ -10,7 +11,7 @@ use crate::fs::on_disks::OnDisks;
 use crate::fs::path::Path;
 use crate::fs::recent::Recent;
 use crate::mm::heap::try_arc_cyclic;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, SleepMutex};
 use alloc::sync::Arc;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering::*};
@@ -88,6 +89,7 @@ fn begin(volume: &Arc<Volume>, options: Options) -> Result<(Held, Arc<Dentry>)> 
         fs,
         nodes: Mutex::new(Radix::default()),
         recent: Mutex::new(Recent::new()),
+        decompressor: SleepMutex::new(Decompressor::new()),
         user_xattr: AtomicBool::new(options.user_xattr),
         me: me.clone(),
     })?;
@@ -131,7 +133,12 @@ impl Drop for Held {
     }
 }
 
-/// Keeps no inodes that nobody has (`vm.drop_caches`).
+/// Keeps no inodes that nobody has, and no clusters (`vm.drop_caches`).
 pub fn drop_caches() {
-    MOUNTED.each(|fs| Recent::shrink(&fs.recent, 0));
+    MOUNTED.each(|fs| {
+        Recent::shrink(&fs.recent, 0);
+        if let Some(mut idle) = fs.decompressor.try_lock() {
+            *idle = Decompressor::new();
+        }
+    });
 }
