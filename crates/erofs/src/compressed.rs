@@ -93,6 +93,9 @@ impl<D: Device> Fs<D> {
             return Err(Error::Unsupported("size of a cluster"));
         }
         let packed = head.kind != Kind::Plain;
+        if packed && !self.has_lz4() {
+            return Err(Error::Corrupt("algorithm of compression"));
+        }
         let most = if packed { MOST_OF_ONE } else { 1 };
         if end - start > compressed * most {
             return Err(Error::Corrupt("size of a cluster"));
@@ -198,6 +201,13 @@ impl<D: Device> Fs<D> {
         }
     }
 
+    /// Whether clusters may be compressed by LZ4, whose bit is the first.
+    fn has_lz4(&self) -> bool {
+        let configured = Incompatible::CONFIGURATIONS;
+        let algorithms = self.geometry.superblock.algorithms.get();
+        !self.geometry.incompatible.contains(configured) || algorithms & 1 != 0
+    }
+
     /// Checks the configurations of algorithms, which follow the superblock.
     pub(crate) fn check_algorithms(&self) -> Result<()> {
         let superblock = &self.geometry.superblock;
@@ -206,7 +216,7 @@ impl<D: Device> Fs<D> {
         if !self.geometry.incompatible.contains(configured) || algorithms == 0 {
             return Ok(());
         }
-        // LZ4 alone, whose bit is the first.
+        // LZ4 alone.
         if algorithms != 1 {
             return Err(Error::Unsupported("algorithm of compression"));
         }

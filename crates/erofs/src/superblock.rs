@@ -50,6 +50,9 @@ impl Geometry {
         if size > PAGE - SUPERBLOCK {
             return Err(Error::Invalid("size of the superblock"));
         }
+        if !superblock.name.contains(&0) {
+            return Err(Error::Corrupt("name of the volume"));
+        }
         let mut geometry = Self {
             superblock,
             incompatible,

@@ -157,6 +157,7 @@ fn damage_is_an_error() {
         sample.incompatible.remove(Incompatible::CONFIGURATIONS);
         sample.algorithms = 0;
     }));
+    assert!(damaged(&|sample| sample.algorithms = 0));
     // Distances that lead nowhere, or before the file.
     for back in [0, 2, 600] {
         assert!(

@@ -381,6 +381,10 @@ fn what_is_none_is_refused() {
     assert!(invalid(&|writer| writer.superblock.directory_bits = 1));
     assert!(invalid(&|writer| writer.superblock.extension_slots = 185));
     assert!(invalid(&|writer| writer.superblock.incompatible.set(0x80)));
+    // A name that fills its field has no end.
+    let named = |length| plain(&|writer| writer.superblock.name[..length].fill(b'n'));
+    assert_eq!(named(15), None);
+    assert_eq!(named(16), Some(Error::Corrupt("name of the volume")));
     // Algorithms other than LZ4, whose configuration follows the superblock.
     let algorithms = |all| {
         plain(&|writer| {
