@@ -21,14 +21,19 @@ for options in "-b 1024" "-b 4096 --chunksize=4096"; do
     umount m
 done
 # Directories with a second name: one that is in itself, and one of a directory elsewhere.
-mkdir -p w/a/d/x w/b/d/x w/c/loop; : >w/a/ina; : >w/b/inb
+mkdir -p w/a/d/x w/b/d/x w/c/loop w/many; : >w/a/ina; : >w/b/inb
+i=0; while [ $i -lt 300 ]; do : >"w/many/a name that takes some room $i"; i=$((i + 1)); done
 mkfs.erofs --quiet -T 1 -U 01234567-89ab-4cde-8f01-23456789abcd image w; cat image >/dev/vda
 # The third entry, behind an inode of 32 bytes.
 entry() { echo $(($(stat -c %i m/$1) * 32 + 32 + 2 * 12)); }
-mount -t erofs /dev/vda m; a=$(entry a) b=$(entry b) c=$(entry c); umount m
+mount -t erofs /dev/vda m; a=$(entry a) b=$(entry b) c=$(entry c); inode=$(stat -c %i m/many); umount m
 copy() { dd if=image of=image bs=1 skip=$1 seek=$2 count=8 conv=notrunc 2>/dev/null; }
 copy $a $b; copy $((c - 24)) $c; printf '\0' | dd of=image bs=1 seek=1032 conv=notrunc 2>/dev/null
 cat image >/dev/vda; mount -t erofs /dev/vda m; echo "mount $?"
 exec 5<m/a/d/x; ls m/c/loop 2>&1
 (cd m/b; cd -P d/x 2>/dev/null && cd -P ../..; ls)
 exec 5<&-; umount m; echo "umount $?"
+# A directory whose second block is damaged: what is in the first is told.
+block=$(od -An -tu4 -j$((inode * 32 + 16)) -N4 image)
+printf '\377\377' | dd of=image bs=1 seek=$(((block + 1) * 4096 + 8)) conv=notrunc 2>/dev/null
+cat image >/dev/vda; mount -t erofs /dev/vda m; set -- m/many/*; echo $#; umount m

@@ -361,7 +361,7 @@ pub fn read_entries(
     let buffer = UserSlice::new(buffer, size as usize);
     let mut bytes = [0; RECORD_MAX];
     let (mut done, mut outcome) = (0, Ok(()));
-    file.read_dir(&mut |record| {
+    let read = file.read_dir(&mut |record| {
         // As on Linux, a signal ends the call, but not before there is something to return.
         if cond_resched_interruptible().is_err() && done > 0 {
             return false;
@@ -376,11 +376,11 @@ pub fn read_entries(
         done += *written.as_ref().unwrap_or(&0);
         outcome = written.map(drop);
         outcome.is_ok()
-    })?;
-    if done == 0 {
-        outcome.map(|()| 0)
-    } else {
-        Ok(done)
+    });
+    match done {
+        0 => read.and(outcome).map(|()| 0),
+        // The next call meets an error again.
+        _ => Ok(done),
     }
 }
 
