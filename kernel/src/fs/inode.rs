@@ -241,6 +241,11 @@ pub trait Inode: Send + Sync + Any {
         None
     }
 
+    /// Whether it has no name any more; `name` is one that it has or had.
+    fn is_unlinked(&self, _name: &Dentry) -> bool {
+        self.attr().links == 0
+    }
+
     /// Its flags (FS_*_FL), if its file system has them ([`super::mount::KEEPS_FLAGS`]).
     fn flags(&self) -> u32 {
         0

@@ -239,7 +239,7 @@ pub fn about(dentry: &Arc<Dentry>, mask: u32) {
             0
         };
     if let Some(parent) = dentry.parent() {
-        let gone = dentry.inode().attr().links == 0;
+        let gone = dentry.inode().is_unlinked(dentry);
         let mask = mask | if gone { IN_EXCL_UNLINK } else { 0 };
         notify(key(&parent), mask, 0, Some(&dentry.name()));
     }
@@ -257,7 +257,7 @@ pub fn linked(dentry: &Dentry) {
 pub fn unlinked(dentry: &Dentry) {
     if is_active() {
         linked(dentry);
-        if dentry.inode().attr().links == 0 {
+        if dentry.inode().is_unlinked(dentry) {
             deleted(dentry);
         }
     }

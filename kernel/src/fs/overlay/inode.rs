@@ -32,6 +32,13 @@ impl Inode for Node {
         Some(self.key())
     }
 
+    /// A lower file keeps its names when they are hidden, and a directory's links are not counted.
+    fn is_unlinked(&self, name: &Dentry) -> bool {
+        let links = self.attributes().links;
+        let only = self.kind() == Kind::Directory || self.upper().is_none() && links <= 1;
+        links == 0 || only && name.is_removed()
+    }
+
     fn set_attr(&self, change: &SetAttr) -> Result<()> {
         self.copy_up(true)?.inode().set_attr(change)
     }

@@ -12,6 +12,7 @@ use crate::tell;
 pub fn run() {
     locked();
     watched();
+    removed();
 }
 
 /// A lower file with two names, each of which gets a copy of its own.
@@ -90,4 +91,37 @@ fn watched() {
     // SAFETY: the descriptor is this function's own.
     unsafe { libc::close(watch) };
     unmount("m", 0);
+}
+
+/// Watches of what is removed, though the lower layer has it still, and of what is unmounted.
+fn removed() {
+    println!("== watched and removed");
+    fresh();
+    fs::create_dir("l/d").expect("made");
+    for path in ["l/file", "l/stays", "l/copied"] {
+        fs::write(path, "lower").expect("made");
+    }
+    if !mount(USUAL) {
+        return;
+    }
+    // SAFETY: no pointer is passed.
+    let watch = unsafe { libc::inotify_init1(libc::IN_NONBLOCK) };
+    let mask = libc::IN_DELETE_SELF | libc::IN_UNMOUNT;
+    for path in ["m/file", "m/d", "m/copied", "m/stays"] {
+        // SAFETY: the pointer is that of a string with a zero at its end.
+        tell(path, unsafe {
+            libc::inotify_add_watch(watch, text(path).as_ptr(), mask)
+        });
+    }
+    chmod("m/copied", 0o600);
+    done("file", fs::remove_file("m/file"));
+    events(watch);
+    done("folder", fs::remove_dir("m/d"));
+    events(watch);
+    done("copied", fs::remove_file("m/copied"));
+    events(watch);
+    unmount("m", 0);
+    events(watch);
+    // SAFETY: the descriptor is this function's own.
+    unsafe { libc::close(watch) };
 }
