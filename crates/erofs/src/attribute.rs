@@ -78,11 +78,15 @@ impl<D: Device> Fs<D> {
     }
 
     /// Calls `visit` with the two parts of each attribute's name: its family's, such as `user.`,
-    /// and the rest. Those of a family that nobody knows are left out.
+    /// and the rest, until it returns false. Those of a family that nobody knows are left out.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Unsupported`], [`Error::Io`], [`Error::NoMemory`].
-    pub fn attributes(&self, inode: &Inode, mut visit: impl FnMut(&[u8], &[u8])) -> Result<()> {
+    pub fn attributes(
+        &self,
+        inode: &Inode,
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
         let mut walk = self.walk(inode)?;
         while let Some(found) = self.next(&mut walk)? {
             let Some((family, infix)) = self.family(found.entry.family) else {
@@ -96,7 +100,9 @@ impl<D: Device> Fs<D> {
             let (start, rest) = name.split_at_mut(infix.len());
             start.copy_from_slice(infix);
             self.read_device(found.at, rest)?;
-            visit(family, &name);
+            if !visit(family, &name) {
+                break;
+            }
         }
         Ok(())
     }

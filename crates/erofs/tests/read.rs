@@ -298,9 +298,17 @@ fn attributes_are_read() {
     let inode = find(&fs, "with").unwrap();
     let mut names = Vec::new();
     fs.attributes(&inode, |family, name| {
-        names.push(String::from_utf8([family, name].concat()).unwrap())
+        names.push(String::from_utf8([family, name].concat()).unwrap());
+        true
     })
     .unwrap();
+    let mut visits = 0;
+    fs.attributes(&inode, |_, _| {
+        visits += 1;
+        visits < 3
+    })
+    .unwrap();
+    assert_eq!(visits, 3);
     let expected = [
         "user.one",
         "system.posix_acl_access",

@@ -2,6 +2,7 @@
 
 use crate::errno::{Errno, Result};
 use alloc::vec::Vec;
+use linux_raw_sys::general::XATTR_LIST_MAX;
 
 /// The attributes that are kept: others belong to nobody.
 const FAMILIES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
@@ -18,33 +19,41 @@ pub fn check_family(name: &[u8]) -> Result<()> {
 #[derive(Default)]
 pub struct List {
     names: Vec<u8>,
-    /// There was no memory for one.
-    short: bool,
+    /// Why there are not all.
+    failed: Option<Errno>,
 }
 
 impl List {
-    /// Adds a name by its family, such as `user.`, and the rest.
-    pub fn add(&mut self, family: &[u8], name: &[u8]) {
-        if !FAMILIES.contains(&family) || self.short {
-            return;
+    /// Adds a name by its family, such as `user.`, and the rest; false if it is of no use to add
+    /// more.
+    pub fn add(&mut self, family: &[u8], name: &[u8]) -> bool {
+        if FAMILIES.contains(&family) && self.failed.is_none() {
+            self.failed = self.push(family, name).err();
         }
+        self.failed.is_none()
+    }
+
+    fn push(&mut self, family: &[u8], name: &[u8]) -> Result<()> {
         let length = family.len() + name.len() + 1;
-        self.short = self.names.try_reserve(length).is_err();
-        if !self.short {
-            self.names.extend_from_slice(family);
-            self.names.extend_from_slice(name);
-            self.names.push(0);
+        if self.names.len() + length > XATTR_LIST_MAX as usize {
+            return Err(Errno::E2BIG);
         }
+        let room = self.names.try_reserve(length);
+        room.map_err(|_| Errno::ENOMEM)?;
+        self.names.extend_from_slice(family);
+        self.names.extend_from_slice(name);
+        self.names.push(0);
+        Ok(())
     }
 
     /// All of them, each followed by a zero byte.
     ///
     /// # Errors
-    /// ENOMEM.
+    /// ENOMEM. E2BIG: they have more bytes than listxattr(2) returns.
     pub fn finish(self) -> Result<Vec<u8>> {
-        match self.short {
-            true => Err(Errno::ENOMEM),
-            false => Ok(self.names),
+        match self.failed {
+            Some(error) => Err(error),
+            None => Ok(self.names),
         }
     }
 }

@@ -23,7 +23,10 @@ pub fn exercise(image: Vec<u8>) {
 
 fn look(fs: &erofs::Fs<Disk>, inode: &Inode, met: &mut Vec<u64>) -> Result<()> {
     let mut names = Vec::new();
-    _ = fs.attributes(inode, |family, name| names.push([family, name].concat()));
+    _ = fs.attributes(inode, |family, name| {
+        names.push([family, name].concat());
+        true
+    });
     for name in &names {
         _ = fs.attribute(inode, name);
     }

@@ -94,9 +94,8 @@ impl Inode for Node {
         let users = self.fs.user_xattr.load(Relaxed);
         let mut list = List::default();
         let read = self.fs.fs.attributes(&self.inode, |family, name| {
-            if users || family != USER {
-                list.add(family, name);
-            }
+            let hidden = !users && family == USER;
+            hidden || list.add(family, name)
         });
         read.map_err(errno)?;
         list.finish()

@@ -195,7 +195,7 @@ impl Inode for Node {
         let mut fs = self.fs().lock()?;
         let inode = fs.inode(self.number()).map_err(errno)?;
         let mut list = List::default();
-        let read = fs.attributes(&inode, |family, name| list.add(family, name));
+        let read = fs.attributes(&inode, |family, name| _ = list.add(family, name));
         fs.told(read).map_err(errno)?;
         list.finish()
     }
