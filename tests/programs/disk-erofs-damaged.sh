@@ -26,7 +26,8 @@ i=0; while [ $i -lt 300 ]; do : >"w/many/a name that takes some room $i"; i=$((i
 mkfs.erofs --quiet -T 1 -U 01234567-89ab-4cde-8f01-23456789abcd image w; cat image >/dev/vda
 # The third entry, behind an inode of 32 bytes.
 entry() { echo $(($(stat -c %i m/$1) * 32 + 32 + 2 * 12)); }
-mount -t erofs /dev/vda m; a=$(entry a) b=$(entry b) c=$(entry c); inode=$(stat -c %i m/many); umount m
+mount -t erofs /dev/vda m; a=$(entry a) b=$(entry b) c=$(entry c)
+inode=$(stat -c %i m/many); umount m
 copy() { dd if=image of=image bs=1 skip=$1 seek=$2 count=8 conv=notrunc 2>/dev/null; }
 copy $a $b; copy $((c - 24)) $c; printf '\0' | dd of=image bs=1 seek=1032 conv=notrunc 2>/dev/null
 cat image >/dev/vda; mount -t erofs /dev/vda m; echo "mount $?"

@@ -11,8 +11,8 @@ use crate::index::{Index, Kind};
 use crate::inode::Compressed;
 use crate::{Device, Error, Extent, Fs, Inode, Place, Result};
 
-/// Bytes of a cluster at most, compressed and not. The latter is as many as mkfs.erofs looks at at a
-/// time; Linux reads up to 12 MiB.
+/// Bytes of a cluster at most, compressed and not. The latter is as many as mkfs.erofs puts into
+/// one; Linux reads up to 12 MiB.
 const MOST_COMPRESSED: u64 = 1 << 20;
 const MOST: u64 = 8000 << 10;
 /// LZ4 makes no more bytes of one than this.
@@ -182,7 +182,8 @@ impl<D: Device> Fs<D> {
     /// Reads and decompresses a cluster, in place of what is in `bytes`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`], [`Error::NoMemory`]. What `bytes` has is unspecified then.
+    /// [`Error::Corrupt`], [`Error::Io`], [`Error::NoMemory`]. What `bytes` has then is
+    /// unspecified.
     pub fn decompress(&self, cluster: &Cluster, bytes: &mut Vec<u8>) -> Result<()> {
         bytes.try_reserve_exact(cluster.size().saturating_sub(bytes.len()))?;
         bytes.resize(cluster.size(), 0);

@@ -1,5 +1,5 @@
-//! The one decompressor of a mount, which keeps the last cluster: readers of its other parts find it
-//! there, and however many read, they take no more memory.
+//! The one decompressor of a mount, which keeps the last cluster: readers of its other parts find
+//! it there, and however many read, they take no more memory.
 
 use super::device::Disk;
 use super::errno;
