@@ -179,19 +179,27 @@ impl<D: Device> Fs<D> {
         }
     }
 
-    /// Reads and decompresses a cluster, in place of what is in `bytes`.
+    /// Reads a cluster as it is on the device.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`], [`Error::NoMemory`]. What `bytes` has then is
-    /// unspecified.
-    pub fn decompress(&self, cluster: &Cluster, bytes: &mut Vec<u8>) -> Result<()> {
+    /// [`Error::Io`], [`Error::NoMemory`].
+    pub fn read_cluster(&self, cluster: &Cluster) -> Result<Vec<u8>> {
+        let mut packed = zeroes(cluster.compressed as usize)?;
+        self.read_device(cluster.at, &mut packed)?;
+        Ok(packed)
+    }
+
+    /// Decompresses a cluster that was read, in place of what is in `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::NoMemory`]. What `bytes` has then is unspecified.
+    pub fn decompress(&self, cluster: &Cluster, packed: &[u8], bytes: &mut Vec<u8>) -> Result<()> {
         bytes.try_reserve_exact(cluster.size().saturating_sub(bytes.len()))?;
         bytes.resize(cluster.size(), 0);
         if !cluster.packed {
-            return self.read_device(cluster.at, bytes);
+            bytes.copy_from_slice(&packed[..cluster.size()]);
+            return Ok(());
         }
-        let mut packed = zeroes(cluster.compressed as usize)?;
-        self.read_device(cluster.at, &mut packed)?;
         // What is compressed ends with the last block.
         let first = &packed[..packed.len().min(self.geometry.block_size())];
         let start = first.iter().position(|byte| *byte != 0);

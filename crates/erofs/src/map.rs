@@ -157,7 +157,7 @@ impl<D: Device> Fs<D> {
             Place::Device(at) | Place::Inline(at) => self.read_device(at, into),
             Place::Cluster(cluster, at) => {
                 let mut bytes = Vec::new();
-                self.decompress(&cluster, &mut bytes)?;
+                self.decompress(&cluster, &self.read_cluster(&cluster)?, &mut bytes)?;
                 into.copy_from_slice(&bytes[at..at + into.len()]);
                 Ok(())
             }

@@ -39,7 +39,11 @@ impl FileData {
     fn extent(&self, reading: &mut Reading, at: u64) -> Result<Extent> {
         let (start, extent) = match reading.extent {
             Some((start, extent)) if at - start < extent.length => (start, extent),
-            _ => (at, self.fs.fs.map(&self.inode, at).map_err(errno)?),
+            _ => {
+                // This reads the disk.
+                reading.decompressor = None;
+                (at, self.fs.fs.map(&self.inode, at).map_err(errno)?)
+            }
         };
         reading.extent = Some((start, extent));
         Ok(extent.rest(at - start))
@@ -55,8 +59,18 @@ impl FileData {
             Some(held) => held,
             None => self.fs.decompressor.lock_killable()?,
         };
-        let held = reading.decompressor.insert(held);
-        held.decompress(&self.fs.fs, cluster)
+        let held = match held.has(cluster) {
+            true => held,
+            false => {
+                // The disk's cache has locks of the same class as the file's.
+                drop(held);
+                let packed = self.fs.fs.read_cluster(&cluster).map_err(errno)?;
+                let mut held = self.fs.decompressor.lock_killable()?;
+                held.decompress(&self.fs.fs, cluster, &packed)?;
+                held
+            }
+        };
+        Ok(reading.decompressor.insert(held).bytes())
     }
 
     /// Fills part of a page, from `offset` on, with the beginning of an extent.

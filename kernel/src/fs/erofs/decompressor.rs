@@ -4,7 +4,6 @@
 use super::device::Disk;
 use super::errno;
 use crate::errno::Result;
-use crate::task::sched::cond_resched_killable;
 use alloc::vec::Vec;
 use erofs::{Cluster, Fs};
 
@@ -23,17 +22,25 @@ impl Decompressor {
         }
     }
 
-    /// What a cluster is, decompressed.
+    /// Whether it has this cluster.
+    pub fn has(&self, cluster: Cluster) -> bool {
+        self.cluster == Some(cluster)
+    }
+
+    /// The last cluster, decompressed.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Decompresses a cluster that was read.
     ///
     /// # Errors
-    /// EINTR: a signal kills the process. EUCLEAN, EIO, ENOMEM.
-    pub fn decompress(&mut self, fs: &Fs<Disk>, cluster: Cluster) -> Result<&[u8]> {
-        if self.cluster != Some(cluster) {
-            cond_resched_killable()?;
-            self.cluster = None;
-            fs.decompress(&cluster, &mut self.bytes).map_err(errno)?;
-            self.cluster = Some(cluster);
-        }
-        Ok(&self.bytes)
+    /// EUCLEAN, ENOMEM.
+    pub fn decompress(&mut self, fs: &Fs<Disk>, cluster: Cluster, packed: &[u8]) -> Result<()> {
+        self.cluster = None;
+        let done = fs.decompress(&cluster, packed, &mut self.bytes);
+        done.map_err(errno)?;
+        self.cluster = Some(cluster);
+        Ok(())
     }
 }
