@@ -446,7 +446,10 @@ impl Inotify {
             number,
             mask,
             is_directory: dentry.kind() == Kind::Directory,
-            held: inode.identity().map(|_| inode.clone()),
+            held: inode
+                .identity()
+                .filter(|_| !inode.is_unlinked(dentry))
+                .map(|_| inode.clone()),
         };
         watches.insert(self.place(key), watch);
         COUNT.store(watches.len(), Relaxed);
