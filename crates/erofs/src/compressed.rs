@@ -84,8 +84,11 @@ impl<D: Device> Fs<D> {
         let (number, head) = self.head(inode, at, map)?;
         let start = (number << map.bits) + u64::from(head.offset);
         let end = self.end(inode, number, map)?;
-        if end <= at || end - start > MOST {
+        if end <= at {
             return Err(Error::Corrupt("order of clusters"));
+        }
+        if end - start > MOST {
+            return Err(Error::Unsupported("size of a cluster"));
         }
         let blocks = self.compressed_blocks(inode, number, &head, map)?;
         let compressed = u64::from(blocks) << self.geometry.block_bits;

@@ -66,7 +66,10 @@ impl FileData {
                 drop(held);
                 let packed = self.fs.fs.read_cluster(&cluster).map_err(errno)?;
                 let mut held = self.fs.decompressor.lock_killable()?;
-                held.decompress(&self.fs.fs, cluster, &packed)?;
+                // Another reader may have decompressed it meanwhile.
+                if !held.has(cluster) {
+                    held.decompress(&self.fs.fs, cluster, &packed)?;
+                }
                 held
             }
         };

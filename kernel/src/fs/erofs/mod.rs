@@ -2,8 +2,7 @@
 //! cache.
 //!
 //! Names and attributes are read through the page cache of the disk, as on Linux, so that they are
-//! given up where memory is short. Nothing changes, so that no lock is held while a disk is read,
-//! except the decompressor's.
+//! reclaimed when memory is short. Nothing changes, so no lock is held while a disk is read.
 
 mod backing;
 mod decompressor;
