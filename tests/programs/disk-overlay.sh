@@ -130,4 +130,21 @@ over 2>/dev/null
 rm -r $d/w/work/incompat
 over; cat $m/file; umount $m
 check
+
+echo "== flags of inodes"
+echo fixed >$d/u/fixed; echo grows >$d/u/grows
+chattr +i $d/u/fixed; chattr +a $d/u/grows
+over
+for name in fixed grows; do
+    (echo more >>$m/$name) 2>/dev/null; echo "append: $?"
+    (echo anew >$m/$name) 2>/dev/null; echo "write: $?"
+    rm -f $m/$name 2>/dev/null; echo "remove: $?"
+    mv $m/$name $m/moved 2>/dev/null; echo "move: $?"
+    ln $m/$name $m/linked 2>/dev/null; echo "link: $?"
+    chmod 600 $m/$name 2>/dev/null; echo "mode: $?"
+    cat $m/$name
+done
+umount $m
+chattr -i $d/u/fixed; chattr -a $d/u/grows
+check
 umount $d

@@ -158,10 +158,14 @@ impl Super {
                 (sysfs::root()?, Own::Nothing, 0)
             }
         };
+        let kept = match own {
+            Own::Layers(_) => KEEPS_FLAGS,
+            _ => 0,
+        };
         try_arc(Super {
             kind: kind.ok_or(Errno::ENODEV)?,
             root,
-            flags: AtomicU32::new(flags & FLAGS),
+            flags: AtomicU32::new(flags & FLAGS | kept),
             writers: AtomicUsize::new(0),
             own,
         })

@@ -27,6 +27,11 @@ impl Inode for Node {
         self.attributes()
     }
 
+    /// Those of the file in its layer, which forbid what they forbid there.
+    fn flags(&self) -> u32 {
+        self.top().map_or(0, |top| top.inode().flags())
+    }
+
     /// A lower file that has more names gets another number with its copy.
     fn identity(&self) -> Option<Key> {
         Some(self.key())
@@ -40,7 +45,7 @@ impl Inode for Node {
     }
 
     fn set_attr(&self, change: &SetAttr) -> Result<()> {
-        self.copy_up(true)?.inode().set_attr(change)
+        self.copy_up()?.inode().set_attr(change)
     }
 
     fn open(self: Arc<Self>, here: &Path, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
@@ -61,7 +66,7 @@ impl Inode for Node {
 
     fn truncate(&self, size: u64) -> Result<()> {
         self.own_writers.check_writable()?;
-        self.copy_up(true)?.inode().truncate(size)
+        self.copy_up()?.inode().truncate(size)
     }
 
     fn write_hint(&self) -> Option<&AtomicU8> {
@@ -145,7 +150,7 @@ impl Inode for Node {
             // It is not copied up for nothing.
             self.top()?.inode().xattr(name)?;
         }
-        self.copy_up(true)?.inode().set_xattr(name, change)
+        self.copy_up()?.inode().set_xattr(name, change)
     }
 
     fn xattrs(&self) -> Result<Vec<u8>> {
