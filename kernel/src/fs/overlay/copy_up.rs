@@ -25,13 +25,12 @@ use linux_raw_sys::general::*;
 /// Bytes that are copied at a time.
 const CHUNK: usize = 64 * 1024;
 
-/// Copies a file up, and the directories above it that were not yet. `with_data`: else a regular
-/// file becomes empty.
+/// Copies a file up, and the directories above it that were not yet.
 ///
 /// # Errors
 /// EROFS: there is no upper layer, or none that can be written. ENOENT: the file was removed.
 /// EINTR: a signal kills the process. Those of the layers.
-pub fn copy_up(here: &Arc<Dentry>, with_data: bool) -> Result<()> {
+pub fn copy_up(here: &Arc<Dentry>) -> Result<()> {
     let mut missing = Vec::new();
     let mut above = here.clone();
     while node_of(&above)?.upper().is_none() {
@@ -41,14 +40,14 @@ pub fn copy_up(here: &Arc<Dentry>, with_data: bool) -> Result<()> {
         cond_resched_killable()?;
     }
     while let Some(next) = missing.pop() {
-        copy_one(&above, &next, with_data)?;
+        copy_one(&above, &next)?;
         above = next;
     }
     Ok(())
 }
 
 /// Copies a file into a directory that the upper layer has.
-fn copy_one(parent: &Arc<Dentry>, here: &Arc<Dentry>, with_data: bool) -> Result<()> {
+fn copy_one(parent: &Arc<Dentry>, here: &Arc<Dentry>) -> Result<()> {
     let (node, directory) = (node_of(here)?, node_of(parent)?);
     let _alone = node.copying.lock_killable()?;
     if node.upper().is_some() {
@@ -71,7 +70,7 @@ fn copy_one(parent: &Arc<Dentry>, here: &Arc<Dentry>, with_data: bool) -> Result
     let before = directory.inode().attr();
     let copy = fs.make_temporary(new_like(&lower, &attr)?.as_new(&attr))?;
     let copied = fs
-        .fill(&lower, &copy, &attr, with_data)
+        .fill(&lower, &copy, &attr)
         .and_then(|()| match keeps_origin {
             true => fs.set_origin(&copy, attr.inode),
             false => Ok(()),
@@ -168,8 +167,8 @@ impl Overlay {
     }
 
     /// Gives a copy the data, owner, permissions and attributes of the original.
-    fn fill(&self, lower: &Path, copy: &Arc<Dentry>, attr: &Attr, with_data: bool) -> Result<()> {
-        if lower.kind() == Kind::Regular && attr.size > 0 && with_data {
+    fn fill(&self, lower: &Path, copy: &Arc<Dentry>, attr: &Attr) -> Result<()> {
+        if lower.kind() == Kind::Regular && attr.size > 0 {
             let copy = self.path(UPPER, copy.clone());
             let (from, to) = (open(lower, O_RDONLY)?, open(&copy, O_WRONLY)?);
             self.copy_data(&from, &to, attr.size)?;
@@ -254,12 +253,12 @@ impl Node {
     ///
     /// # Errors
     /// Those of [`copy_up`].
-    pub fn copy_up(&self, with_data: bool) -> Result<Arc<Dentry>> {
+    pub fn copy_up(&self) -> Result<Arc<Dentry>> {
         if let Some(upper) = self.upper() {
             self.fs.upper()?;
             return Ok(upper);
         }
-        copy_up(&self.alias().ok_or(Errno::ENOENT)?, with_data)?;
+        copy_up(&self.alias().ok_or(Errno::ENOENT)?)?;
         self.upper().ok_or(Errno::EIO)
     }
 }

@@ -40,7 +40,7 @@ impl Open {
     pub fn open(node: Arc<Node>, here: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         if flags.writable() || flags.has(O_TRUNC) {
             node.fs.upper()?;
-            copy_up(here, true)?;
+            copy_up(here)?;
         }
         let top = node.top()?;
         let mut wanted = if flags.readable() { perm::READ } else { 0 };

@@ -14,6 +14,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::heap::try_vec;
 use crate::task::sched::cond_resched_killable;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use linux_raw_sys::general::*;
 
 /// An operation on a layer failed since that was changed by another way: a caller that is told
@@ -29,7 +30,7 @@ impl Node {
     /// This directory's file in the upper layer, in which names are about to change.
     pub fn to_change(&self, here: &Arc<Dentry>) -> Result<Arc<Dentry>> {
         self.fs.upper()?;
-        copy_up(here, true)?;
+        copy_up(here)?;
         let upper = self.upper().ok_or(Errno::EIO)?;
         self.fs.mounter_may(&upper, perm::WRITE | perm::EXECUTE)?;
         Ok(upper)
@@ -175,7 +176,7 @@ impl Node {
         if !Arc::ptr_eq(&node.fs, &self.fs) {
             return Err(Errno::EXDEV);
         }
-        let source = node.copy_up(true)?;
+        let source = node.copy_up()?;
         let upper = self.to_change(here)?;
         let _alone = self.changing()?.lock_killable()?;
         self.check_free(here, name)?;
@@ -259,13 +260,21 @@ impl Node {
         // First, so that nothing below comes to light.
         self.fs.set_opaque(&upper, Errno::EIO)?;
         self.hide_lowers()?;
-        for name in whiteouts {
-            let whiteout = upper.inode().lookup(&upper, &name)?;
-            settled(upper.inode().remove(&upper, &whiteout))?;
-            cond_resched_killable()?;
-        }
-        Ok(())
+        // A look-up that still knows the lower directories must not miss a whiteout.
+        self.names()?.lock().begin_move();
+        let removed = remove_all(&upper, &whiteouts);
+        self.names()?.lock().end_move();
+        removed
     }
+}
+
+fn remove_all(directory: &Arc<Dentry>, names: &[Vec<u8>]) -> Result<()> {
+    for name in names {
+        let found = directory.inode().lookup(directory, name)?;
+        settled(directory.inode().remove(directory, &found))?;
+        cond_resched_killable()?;
+    }
+    Ok(())
 }
 
 impl Overlay {

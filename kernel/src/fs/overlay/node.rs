@@ -82,14 +82,15 @@ impl Names {
         self.dentries.insert(name, Arc::downgrade(dentry));
     }
 
-    /// A name is about to be moved, from or to here.
+    /// Names of the upper layer are about to be moved or removed behind look-ups.
     pub fn begin_move(&mut self) {
         self.moving += 1;
     }
 
-    /// That is over.
+    /// That is over, and look-ups that began before it begin anew.
     pub fn end_move(&mut self) {
         self.moving -= 1;
+        self.changes += 1;
     }
 
     /// A name is made or taken away.

@@ -164,8 +164,8 @@ impl Node {
 fn exchange(from: &Place, source: &Arc<Dentry>, to: &Place, other: &Arc<Dentry>) -> Result<()> {
     let (source_node, other_node) = (node_of(source)?, node_of(other)?);
     check_movable(&other_node)?;
-    copy_up(source, true)?;
-    copy_up(other, true)?;
+    copy_up(source)?;
+    copy_up(other)?;
     let (old, new) = (from.upper()?, to.upper()?);
     arrive(&source_node, &to.node, &new)?;
     arrive(&other_node, &from.node, &old)?;
@@ -207,7 +207,7 @@ fn move_to(
     {
         replaced.empty(false)?;
     }
-    copy_up(source, true)?;
+    copy_up(source)?;
     let (old, new) = (from.upper()?, to.upper()?);
     let lock = replaced.as_ref().map(|node| node.copying.lock_killable());
     let copying = lock.transpose()?;
