@@ -10,6 +10,7 @@ use super::memory::{covered, own_space, pages, vmas_of, without_tag};
 use super::path::check_flags;
 use crate::arch::{uaccess, user_end};
 use crate::errno::{Errno, Result};
+use crate::mm::fault::Access;
 use crate::mm::vma::{Flags, Rights, Source, Vma};
 use crate::mm::{PAGE_SHIFT, PAGE_SIZE, active};
 use crate::task::ptrace_access::{self, By};
@@ -46,8 +47,8 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
         MADV_DONTNEED => active::discard(range, Some(Flags::LOCKED))?,
         MADV_DONTNEED_LOCKED => active::discard(range, None)?,
         MADV_REMOVE => remove(range)?,
-        MADV_POPULATE_READ => touch(range, Rights::READ)?,
-        MADV_POPULATE_WRITE => touch(range, Rights::WRITE)?,
+        MADV_POPULATE_READ => touch(range, Access::Read)?,
+        MADV_POPULATE_WRITE => touch(range, Access::Write)?,
         _ => advise(range, advice, refused)?,
     }
     Ok(0)
@@ -132,12 +133,16 @@ pub fn process_madvise<L: Layout>(
 }
 
 /// MADV_POPULATE_READ and MADV_POPULATE_WRITE, if all VMAs have the right.
-fn touch(range: Range<usize>, right: Rights) -> Result<()> {
+fn touch(range: Range<usize>, access: Access) -> Result<()> {
     let space = own_space()?;
+    let right = match access {
+        Access::Write => Rights::WRITE,
+        _ => Rights::READ,
+    };
     if vmas_of(&space, &range).any(|vma| !vma.rights.asked().contains(right)) {
         return Err(Errno::EINVAL);
     }
-    match task::fault::populate(&space, range, right == Rights::WRITE) {
+    match task::fault::populate(&space, range, Some(access)) {
         // The page is beyond the end of its file.
         Err(Errno::ENXIO) => Err(Errno::EFAULT),
         result => result,

@@ -56,7 +56,7 @@ pub(super) fn populate_new(range: Range<usize>, locked: Flags) {
         && !locked.contains(Flags::LOCK_ON_FAULT)
         && let Ok(space) = own_space()
     {
-        _ = task::fault::populate(&space, range, false);
+        _ = task::fault::populate(&space, range, None);
     }
 }
 
@@ -85,7 +85,7 @@ pub fn mlock2(addr: usize, len: usize, flags: u32) -> Result<usize> {
     check(&space, range.len(), range.clone())?;
     space.lock_pages(range.clone(), kind(flags & MLOCK_ONFAULT != 0))?;
     if flags & MLOCK_ONFAULT == 0 {
-        task::fault::populate(&space, range, false)?;
+        task::fault::populate(&space, range, None)?;
     }
     Ok(0)
 }
@@ -121,7 +121,7 @@ pub fn mlockall(flags: u32) -> Result<usize> {
             lock_vma(&space, &vma, kind(flags & MCL_ONFAULT != 0))?;
             if flags & MCL_ONFAULT == 0 && !vma.rights.is_none() {
                 // As on Linux, it is no error if some pages could not be made present.
-                let _ = task::fault::populate(&space, vma.range(), false);
+                let _ = task::fault::populate(&space, vma.range(), None);
             }
         }
     }

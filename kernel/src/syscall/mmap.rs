@@ -192,7 +192,7 @@ fn map<const DROPPABLE: bool>(
         && !rights.is_none()
     {
         // Linux too keeps the mapping if some pages could not be made present.
-        let _ = task::fault::populate(&*own_space()?, start..start + page_up(len), false);
+        let _ = task::fault::populate(&*own_space()?, start..start + page_up(len), None);
     }
     Ok(start)
 }

@@ -53,7 +53,7 @@ pub fn mremap(
     };
     let (start, flags) = active::remap(request, &limits(), &mut gone)?;
     if flags.contains(Flags::LOCKED) && !flags.contains(Flags::LOCK_ON_FAULT) && len > had {
-        let _ = task::fault::populate(&*own_space()?, start + had..start + len, false);
+        let _ = task::fault::populate(&*own_space()?, start + had..start + len, None);
     }
     Ok(start)
 }
@@ -104,7 +104,7 @@ fn duplicate(addr: usize, len: usize, place: Move) -> Result<usize> {
     };
     let start = space.map(request, &mut Removed::new())?;
     if is_locked && !flags.contains(Flags::LOCK_ON_FAULT) {
-        let _ = task::fault::populate(&space, start..start + page_up(len), false);
+        let _ = task::fault::populate(&space, start..start + page_up(len), None);
     }
     Ok(start)
 }
@@ -120,7 +120,7 @@ pub fn brk(end: usize) -> Result<usize> {
     if let (Ok(end), Some(old)) = moved
         && end > old
     {
-        let _ = task::fault::populate(&*own_space()?, page_down(old)..page_up(end), false);
+        let _ = task::fault::populate(&*own_space()?, page_down(old)..page_up(end), None);
     }
     moved.0.or_else(|large| {
         let space = own_space()?;

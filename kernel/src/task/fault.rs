@@ -86,13 +86,17 @@ fn may_be_lost(address: usize) -> bool {
     space.and_then(|space| space.with_vma(address, droppable)) == Some(true)
 }
 
-/// Makes the pages of a range present, as far as access is allowed. May sleep.
+/// Makes the pages of a range present for an access, or as mlock(2) does. May sleep.
 ///
 /// # Errors
 /// ENOMEM, EFAULT; EINTR if the current thread is to die.
-pub fn populate(space: &AddressSpace, mut range: Range<usize>, write: bool) -> Result<()> {
+pub fn populate(
+    space: &AddressSpace,
+    mut range: Range<usize>,
+    access: Option<Access>,
+) -> Result<()> {
     while !range.is_empty() {
-        let pages = populate_first(space, &range, write)?;
+        let pages = populate_first(space, &range, access)?;
         (0..pages).for_each(|_| current().count_fault());
         range.start += pages * PAGE_SIZE;
         sched::cond_resched_killable()?;
@@ -101,13 +105,17 @@ pub fn populate(space: &AddressSpace, mut range: Range<usize>, write: bool) -> R
 }
 
 /// Makes the first page of a range present, and others with it; returns their number.
-fn populate_first(space: &AddressSpace, range: &Range<usize>, write: bool) -> Result<usize> {
+fn populate_first(
+    space: &AddressSpace,
+    range: &Range<usize>,
+    access: Option<Access>,
+) -> Result<usize> {
     loop {
-        match space.populate_first(range, write)? {
+        match space.populate_first(range, access)? {
             Ok(pages) => return Ok(pages),
             Err(Failure::NoMemory) if !oom::make_room() => return Err(Errno::ENOMEM),
             Err(Failure::Absent | Failure::Denied) => {
-                let access = if write { Access::Write } else { Access::Read };
+                let access = access.unwrap_or(Access::Read);
                 match space.fault_paged(range.start, access) {
                     Ok(()) => return Ok(1),
                     Err(Failure::NoMemory) if oom::make_room() => {}

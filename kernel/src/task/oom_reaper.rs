@@ -121,6 +121,7 @@ fn take_memory(space: &AddressSpace) -> usize {
 #[cfg(feature = "selftest")]
 crate::selftest! {
     fn the_memory_of_a_victim_is_taken() {
+        use crate::mm::fault::Access;
         use crate::mm::{MapRequest, PAGE_SIZE, Place, SpaceUser};
         const START: usize = 1 << 30;
         const PAGES: usize = 3000;
@@ -130,13 +131,15 @@ crate::selftest! {
             space.map(request, &mut Removed::new()).unwrap();
             for page in 0..PAGES {
                 let at = start + page * PAGE_SIZE;
-                space.populate_first(&(at..at + PAGE_SIZE), true).unwrap().unwrap();
+                let range = at..at + PAGE_SIZE;
+                space.populate_first(&range, Some(Access::Write)).unwrap().unwrap();
             }
         };
         map(START);
         map(START << 1);
         assert_eq!(take_memory(&space), 2 * PAGES);
         assert!(space.size().resident == 0 && space.vma_after(0).is_none());
-        assert!(space.populate_first(&(START..START + PAGE_SIZE), true).is_err());
+        let range = START..START + PAGE_SIZE;
+        assert!(space.populate_first(&range, Some(Access::Write)).is_err());
     }
 }

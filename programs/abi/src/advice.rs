@@ -7,7 +7,7 @@ use libc::{
     c_void,
 };
 
-use crate::{in_child, tell, tell_end};
+use crate::{in_child, smaps, tell, tell_end};
 
 const PAGE: usize = 4096;
 
@@ -131,6 +131,12 @@ unsafe fn residence() {
             libc::madvise(own, 3 * PAGE, libc::MADV_POPULATE_WRITE),
         );
         println!("three {:?}", present(own, 4));
+        // Pages that were read only are the zero page.
+        for advice in [libc::MADV_POPULATE_READ, libc::MADV_POPULATE_WRITE] {
+            let ahead = map(64, both, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+            tell("ahead", libc::madvise(ahead, 64 * PAGE, advice));
+            println!("resident: {}", smaps(ahead.cast(), "Rss:"));
+        }
         println!(
             "populated {:?}",
             present(

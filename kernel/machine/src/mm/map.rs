@@ -141,21 +141,26 @@ impl AddressSpace {
     }
 
     /// Faults in the first page of a range all of which is wanted, and others with it; returns how
-    /// many there are now from the first one on. The inner error is [`Failure::NoMemory`],
+    /// many there are now from the first one on. Without an `access` it is what mlock(2) needs: a
+    /// write where memory is private and writable. The inner error is [`Failure::NoMemory`],
     /// [`Failure::Paused`] if this has waited and must be called again, or [`Failure::Absent`] and
     /// [`Failure::Denied`], with which [`AddressSpace::fault_paged`] may help.
     pub fn populate_first(
         &self,
         range: &Range<usize>,
-        write: bool,
+        access: Option<Access>,
     ) -> Result<core::result::Result<usize, Failure>> {
         let (space, page) = (self.read_lock(), range.start);
         let vma = space
             .vmas
             .find_near(page, &space.slot().data.hint)
             .ok_or(Errno::ENOMEM)?;
-        let write = write || vma.rights.contains(Rights::WRITE) && !vma.is_shared();
-        let access = if write { Access::Write } else { Access::Read };
+        let access = access.unwrap_or_else(|| {
+            match vma.rights.contains(Rights::WRITE) && !vma.is_shared() {
+                true => Access::Write,
+                false => Access::Read,
+            }
+        });
         if space.must_wait(&(page..page + 1), access) {
             drop(space);
             self.wait_for_access(page, access)?;
@@ -163,7 +168,8 @@ impl AddressSpace {
         }
         let made = if space.is_tagged() {
             space.resolve_tagged(&self.context, space.slot(), page, access)
-        } else if contpte::may_populate(vma, range)
+        } else if access == Access::Write
+            && contpte::may_populate(vma, range)
             && space.populate_run(vma, &self.context, space.slot(), page)
         {
             return Ok(Ok(contpte::PAGES));

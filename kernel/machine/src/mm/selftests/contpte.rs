@@ -408,10 +408,17 @@ fn populated(numbers: Range<usize>) -> SpaceUser {
     space.map(request, &mut Removed::new()).unwrap();
     let mut range = pages(numbers.clone());
     while !range.is_empty() {
-        range.start += space.populate_first(&range, true).unwrap().unwrap() * PAGE_SIZE;
+        range.start += space
+            .populate_first(&range, Some(Access::Write))
+            .unwrap()
+            .unwrap()
+            * PAGE_SIZE;
     }
     for number in numbers {
-        assert_eq!(space.write(page(number), &[number as u8 + 1]), Ok(1));
+        assert_eq!(
+            space.write(page(number), &[(number as u8).wrapping_add(1)]),
+            Ok(1)
+        );
     }
     space
 }
@@ -436,13 +443,13 @@ selftest! {
         assert_eq!(held(&space), but(&[]));
         // One that is there already stays.
         space.discard(pages(0..4), true, |_| Ok(())).unwrap();
-        assert_eq!(space.populate_first(&pages(0..16), true), Ok(Ok(1)));
+        assert_eq!(space.populate_first(&pages(0..16), Some(Access::Write)), Ok(Ok(1)));
         assert_eq!((of_runs(&space), space.size().resident), (runs(1), 2 * PAGES - 3));
         space.discard(pages(0..16), true, |_| Ok(())).unwrap();
-        assert_eq!(space.populate_first(&pages(0..15), true), Ok(Ok(1)));
+        assert_eq!(space.populate_first(&pages(0..15), Some(Access::Write)), Ok(Ok(1)));
         space.discard(pages(0..16), true, |_| Ok(())).unwrap();
         let whole = if is_on() { PAGES } else { 1 };
-        assert_eq!(space.populate_first(&pages(0..16), true), Ok(Ok(whole)));
+        assert_eq!(space.populate_first(&pages(0..16), Some(Access::Write)), Ok(Ok(whole)));
         assert_eq!((space.read(page(7), &mut [1]), of_runs(&space)), (Ok(1), runs(2)));
         space.unmap(pages(0..32), gone).unwrap();
         assert_eq!(space.size().resident, 0);
