@@ -24,7 +24,7 @@ use crate::arch::branch::{self, Key};
 use crate::arch::mmu::{self, Memory, Prot, Pte};
 use crate::{arch, params};
 use crossings::Kind;
-use translation::owed::{Clear, FillUser, LinkTable, Owed, Unfold};
+use translation::owed::{Clear, Debts, FillUser, LinkTable, Owed, Unfold};
 
 /// Pages of a run.
 pub const PAGES: usize = 16;
@@ -205,7 +205,7 @@ impl Space {
     /// exclusively.
     pub(super) fn unfold(&self, context: &Context, range: Range<usize>) {
         if self.table.has_runs() {
-            self.each_run(range, |start, run| unfold(context, start, run));
+            self.unfold_each(context, range, |_| true);
         }
     }
 
@@ -221,13 +221,35 @@ impl Space {
     #[cold]
     #[inline(never)]
     fn unfold_each_private(&self, context: &Context, range: Range<usize>) {
-        self.each_run(range, |start, run| {
+        self.unfold_each(context, range, |run| {
             // On RISC-V too this is the address of a frame of the run.
-            let frame = PhysAddr(run[0].load().phys());
-            if FRAMES.at(frame).is_anonymous() {
-                unfold(context, start, run);
+            FRAMES.at(PhysAddr(run[0].load().phys())).is_anonymous()
+        });
+    }
+
+    /// Unfolds the runs that overlap `range` and are `wanted`: break before make of all of them,
+    /// with one payment.
+    #[cold]
+    #[inline(never)]
+    fn unfold_each(
+        &self,
+        context: &Context,
+        range: Range<usize>,
+        wanted: impl Fn(&[Entry]) -> bool,
+    ) {
+        let mut debts = Debts::<Unfold>::new();
+        self.each_run(range, |start, run| {
+            if wanted(run) {
+                for entry in run {
+                    let (_, owed) = entry.update(|pte| hidden(pte.revealed()));
+                    debts.add(start..start + SIZE, owed);
+                }
             }
         });
+        if let Some((span, owed)) = debts.take() {
+            context.pay(owed, span.clone());
+            self.each_run(span, |_, run| show_alone(run));
+        }
     }
 
     /// Unfolds the runs that only partly lie in `range`.
@@ -263,16 +285,12 @@ impl Space {
     }
 }
 
-/// Makes pages by themselves of a run: break before make, of all of it.
-#[cold]
-fn unfold(context: &Context, start: usize, run: &[Entry]) {
-    let (mut owed, mut young) = (Owed::<Unfold>::new(), false);
-    for entry in run {
-        let (old, also) = entry.update(|pte| hidden(pte.revealed()));
-        young |= old.young();
-        owed.join(also);
+/// Makes valid pages by themselves of a run that was made invalid; leaves a valid one alone.
+fn show_alone(run: &[Entry]) {
+    if run[0].load().valid() {
+        return;
     }
-    context.pay(owed, start..start + SIZE);
+    let young = run.iter().any(|entry| entry.load().young());
     for (place, entry) in run.iter().enumerate() {
         let pte = entry.load().alone(place).with_young(young);
         entry.fill::<FillUser>(shown(pte)).leave_to_fault();

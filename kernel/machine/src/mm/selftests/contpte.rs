@@ -16,9 +16,10 @@ use super::super::{
 };
 use super::{BASE, remap};
 use crate::arch::mmu::Pte;
-use crate::arch::user_end;
+use crate::arch::{cpu, user_end};
 use crate::errno::{Errno, Result};
 use crate::selftest;
+use crossings::Kind;
 use translation::owed::{Age, Owed};
 
 const READ: Rights = Rights::READ;
@@ -490,6 +491,31 @@ selftest! {
         assert_eq!((of_runs(&space), of_runs(&child), child.size().resident), (0, 0, 2 * PAGES));
         assert_eq!((user::copy_to(page(4), &[98]), child.write(page(5), &[99])), (1, Ok(1)));
         assert_eq!((read(), held(&child)), (but(&[(4, Some(98))]), but(&[(5, Some(99))])));
+        deactivate();
+    }
+}
+
+selftest! {
+    fn all_runs_of_a_fork_are_unfolded_with_one_payment() {
+        let kinds = [
+            Kind::FenceLocalPage,
+            Kind::FenceLocalAsid,
+            Kind::FenceBroadcastPage,
+            Kind::FenceBroadcastAsid,
+        ];
+        let fences = || kinds.map(|kind| cpu::this().crossings().get(kind)).iter().sum::<u64>();
+        // A table of them, but for one, so that they are no huge page.
+        let all = huge_page::SIZE / SIZE - 1;
+        let space = populated(0..all * PAGES);
+        space.clone().activate();
+        assert_eq!(of_runs_in(&space, pages(0..all * PAGES)), runs(all));
+        let before = fences();
+        let child = space.fork().unwrap();
+        let paid = fences() - before;
+        // And one for the entries that are read-only now.
+        assert!(paid <= 2, "{paid} fences");
+        assert_eq!(of_runs_in(&space, pages(0..all * PAGES)), 0);
+        assert_eq!((held(&space), held(&child)), (but(&[]), but(&[])));
         deactivate();
     }
 }
