@@ -7,6 +7,10 @@
 
 extern crate alloc;
 
+mod idr;
+
+pub use idr::Idr;
+
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use core::mem::replace;

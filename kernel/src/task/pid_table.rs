@@ -2,10 +2,10 @@
 
 extern crate alloc;
 
-use alloc::collections::{BTreeMap, btree_map};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::Cell;
+use core::num::NonZeroU64;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 
 use super::credentials::Credentials;
@@ -16,6 +16,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::heap::check_room;
 use crate::sync::Mutex;
 use linux_raw_sys::general::SIGCHLD;
+use radix::Idr;
 
 /// The initial limit of new numbers, which is Linux's default.
 pub const PID_MAX: i32 = 32768;
@@ -31,19 +32,21 @@ const LOOKS: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Pid {
     number: i32,
-    serial: u64,
+    serial: NonZeroU64,
 }
 
 /// The uses of a number, which is in use as long as there is any.
 struct Entry {
     /// The serial number of this use, unique over all numbers.
-    serial: u64,
+    serial: NonZeroU64,
     thread: Option<Arc<Thread>>,
     process: Option<Arc<Process>>,
     /// The lists that belong to this number.
     lists: [Ends; KINDS],
     /// The position of its process in another number's list of each kind.
     places: [Sides; KINDS],
+    /// The number of processes in the session with this number.
+    session: u32,
 }
 
 /// The number of threads ever created.
@@ -57,16 +60,26 @@ pub fn made() -> u64 {
 impl Entry {
     fn new() -> Self {
         Entry {
-            serial: MADE.fetch_add(1, Relaxed),
+            serial: NonZeroU64::MIN.saturating_add(MADE.fetch_add(1, Relaxed)),
             thread: None,
             process: None,
             lists: Default::default(),
             places: Default::default(),
+            session: 0,
         }
     }
 }
 
 impl Entry {
+    /// Whether a process is in one of its lists, or in its session.
+    fn names_any(&self) -> bool {
+        self.session != 0 || self.lists.iter().any(|list| list.oldest != 0)
+    }
+
+    fn is_used(&self) -> bool {
+        self.thread.is_some() || self.process.is_some() || self.names_any()
+    }
+
     fn process_of(&self) -> Option<&Arc<Process>> {
         let of_thread = || self.thread.as_ref().map(|thread| thread.process());
         self.process.as_ref().or_else(of_thread)
@@ -102,11 +115,9 @@ enum Kind {
     Children,
     /// The members of the process group.
     Group,
-    /// The members of the session.
-    Session,
 }
 
-const KINDS: usize = 3;
+const KINDS: usize = 2;
 
 impl Kind {
     /// The number in whose list of this kind `process` is.
@@ -114,7 +125,6 @@ impl Kind {
         match self {
             Kind::Children => process.parent(),
             Kind::Group => process.group(),
-            Kind::Session => process.session(),
         }
     }
 }
@@ -138,26 +148,40 @@ pub fn set_pid_max(limit: i32) -> Result<()> {
 }
 
 struct Tree {
-    entries: BTreeMap<i32, Entry>,
+    entries: Idr<Entry>,
     last: i32,
 }
 
 static TREE: Mutex<Tree> = Mutex::new(Tree {
-    entries: BTreeMap::new(),
+    entries: Idr::new(),
     last: 0,
 });
 
 impl Tree {
+    fn get(&self, number: i32) -> Option<&Entry> {
+        self.entries.get(number as usize)
+    }
+
+    fn entry(&mut self, number: i32) -> Option<&mut Entry> {
+        self.entries.get_mut(number as usize)
+    }
+
+    /// Enters a number that is not in use yet.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    fn insert(&mut self, number: i32) -> Result<()> {
+        let inserted = self.entries.insert(number as usize, Entry::new());
+        inserted.map(drop).map_err(|_| Errno::ENOMEM)
+    }
+
     fn is_thread(&self, tid: i32, process: &Process) -> bool {
-        let thread = self
-            .entries
-            .get(&tid)
-            .and_then(|entry| entry.thread.as_ref());
+        let thread = self.get(tid).and_then(|entry| entry.thread.as_ref());
         thread.is_some_and(|thread| core::ptr::eq(&**thread.process(), process))
     }
 
     fn process(&self, pid: i32) -> Option<&Arc<Process>> {
-        self.entries.get(&pid)?.process.as_ref()
+        self.get(pid)?.process.as_ref()
     }
 
     fn any_of_group_with_parent(
@@ -213,68 +237,48 @@ impl Tree {
             .filter_map(|entry| entry.process.as_ref())
     }
 
-    /// Takes a free one of the next few numbers.
-    fn allocate(&mut self, limit: i32) -> Option<i32> {
-        (0..LOOKS).find_map(|_| {
+    /// Takes a free one of the next few numbers, if there is any.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    fn allocate(&mut self, limit: i32) -> Result<Option<i32>> {
+        for _ in 0..LOOKS {
             self.last = match self.last + 1 {
                 next if next < limit => next,
                 _ => FIRST_AGAIN,
             };
-            match self.entries.entry(self.last) {
-                btree_map::Entry::Vacant(free) => {
-                    free.insert(Entry::new());
-                    Some(self.last)
-                }
-                btree_map::Entry::Occupied(_) => None,
+            if self.get(self.last).is_none() {
+                self.insert(self.last)?;
+                return Ok(Some(self.last));
             }
-        })
-    }
-
-    fn entry(&mut self, number: i32) -> Option<&mut Entry> {
-        self.entries.get_mut(&number)
+        }
+        Ok(None)
     }
 
     /// Removes the entry if its number has no use any more.
     fn free(&mut self, number: i32) {
-        let is_used = |entry: &Entry| {
-            let names_any = entry.lists.iter().any(|list| list.oldest != 0);
-            names_any || entry.thread.is_some() || entry.process.is_some()
-        };
-        if !self.entries.get(&number).is_none_or(is_used) {
-            self.entries.remove(&number);
+        if self.get(number).is_some_and(|entry| !entry.is_used()) {
+            self.entries.remove(number as usize);
         }
     }
 }
 
-/// Lists of children, groups and sessions. They are linked through the entries, so that moving a
+/// Lists of children and groups. They are linked through the entries, so that moving a
 /// process between them cannot fail.
 impl Tree {
-    /// The link to the process after `older` in the list of `above`; 0 comes before the oldest.
-    fn younger_than(&mut self, kind: Kind, older: i32, above: i32) -> Option<&mut i32> {
-        Some(match older {
-            0 => &mut self.entry(above)?.lists[kind as usize].oldest,
-            _ => &mut self.entry(older)?.places[kind as usize].younger,
-        })
-    }
-
-    /// The link to the process before `younger`, or to the youngest if `younger` is 0.
-    fn older_than(&mut self, kind: Kind, younger: i32, above: i32) -> Option<&mut i32> {
-        Some(match younger {
-            0 => &mut self.entry(above)?.lists[kind as usize].youngest,
-            _ => &mut self.entry(younger)?.places[kind as usize].older,
-        })
-    }
-
     /// Makes `process` the youngest in the list of the number that it refers to; returns its
     /// position there, for its entry.
     fn append(&mut self, kind: Kind, process: &Process) -> Sides {
-        let (above, number) = (kind.above(process), process.pid());
-        let Some(list) = self.entry(above) else {
+        let number = process.pid();
+        let Some(above) = self.entry(kind.above(process)) else {
             return Sides::default();
         };
-        let older = core::mem::replace(&mut list.lists[kind as usize].youngest, number);
-        if let Some(next) = self.younger_than(kind, older, above) {
-            *next = number;
+        let list = &mut above.lists[kind as usize];
+        let older = core::mem::replace(&mut list.youngest, number);
+        if older == 0 {
+            list.oldest = number;
+        } else if let Some(older) = self.entry(older) {
+            older.places[kind as usize].younger = number;
         }
         Sides { older, younger: 0 }
     }
@@ -295,36 +299,69 @@ impl Tree {
         }
     }
 
-    /// Removes `process` from that list, in which its position was `place`.
-    fn unlink(&mut self, kind: Kind, process: &Process, place: Sides) {
-        let (above, Sides { older, younger }) = (kind.above(process), place);
-        if let Some(next) = self.younger_than(kind, older, above) {
-            *next = younger;
+    /// Removes `process` from that list, in which its position was `place`; returns whether the
+    /// list is empty now.
+    fn unlink(&mut self, kind: Kind, process: &Process, place: Sides) -> bool {
+        let Sides { older, younger } = place;
+        if (older == 0 || younger == 0)
+            && let Some(above) = self.entry(kind.above(process))
+        {
+            let list = &mut above.lists[kind as usize];
+            if older == 0 {
+                list.oldest = younger;
+            }
+            if younger == 0 {
+                list.youngest = older;
+            }
         }
-        if let Some(next) = self.older_than(kind, younger, above) {
-            *next = older;
+        if older != 0
+            && let Some(older) = self.entry(older)
+        {
+            older.places[kind as usize].younger = younger;
         }
+        if younger != 0
+            && let Some(younger) = self.entry(younger)
+        {
+            younger.places[kind as usize].older = older;
+        }
+        older == 0 && younger == 0
     }
 
     /// The list of `above`, the oldest first.
     fn list(&self, kind: Kind, above: i32) -> impl Iterator<Item = &Arc<Process>> {
-        let list = self.entries.get(&above);
+        let list = self.get(above);
         let mut next = list.map_or(0, |entry| entry.lists[kind as usize].oldest);
         core::iter::from_fn(move || {
             if next == 0 {
                 return None;
             }
-            let entry = self.entries.get(&next)?;
+            let entry = self.get(next)?;
             next = entry.places[kind as usize].younger;
             Some(entry.process.as_ref())
         })
         .flatten()
     }
 
+    fn enter_session(&mut self, session: i32) {
+        if let Some(entry) = self.entry(session) {
+            entry.session += 1;
+        }
+    }
+
+    /// Makes a process leave its session, whose number is freed with the last one.
+    fn leave_session(&mut self, session: i32) {
+        if let Some(entry) = self.entry(session) {
+            entry.session -= 1;
+            if !entry.is_used() {
+                self.entries.remove(session as usize);
+            }
+        }
+    }
+
     /// Enters a new process by its number and in its lists.
     fn add(&mut self, process: Arc<Process>) {
-        let kinds = [Kind::Children, Kind::Group, Kind::Session];
-        let places = kinds.map(|kind| self.append(kind, &process));
+        let places = [Kind::Children, Kind::Group].map(|kind| self.append(kind, &process));
+        self.enter_session(process.session());
         if let Some(entry) = self.entry(process.pid()) {
             entry.places = places;
             entry.process = Some(process);
@@ -350,7 +387,7 @@ pub fn allocate() -> Result<i32> {
     check_room()?;
     let limit = pid_max();
     for _ in (0..limit).step_by(LOOKS) {
-        if let Some(number) = TREE.lock().allocate(limit) {
+        if let Some(number) = TREE.lock().allocate(limit)? {
             return Ok(number);
         }
         super::sched::cond_resched();
@@ -365,17 +402,15 @@ pub fn allocate() -> Result<i32> {
 pub fn allocate_as(number: i32) -> Result<i32> {
     check_room()?;
     let mut tree = TREE.lock();
-    if tree.entries.contains_key(&number) {
+    if tree.get(number).is_some() {
         return Err(Errno::EEXIST);
     }
-    tree.entries.insert(number, Entry::new());
-    Ok(number)
+    tree.insert(number).map(|()| number)
 }
 
 /// Frees a number that has no use any more.
 pub fn release(number: i32) {
-    let gone = TREE.lock().entries.remove(&number);
-    drop(gone);
+    TREE.lock().entries.remove(number as usize);
 }
 
 /// The last number that was allocated.
@@ -386,7 +421,7 @@ pub fn last() -> i32 {
 /// Enters a new thread by its number.
 pub fn add_thread(thread: Arc<Thread>) {
     let mut tree = TREE.lock();
-    if let Some(entry) = tree.entries.get_mut(&thread.tid()) {
+    if let Some(entry) = tree.entry(thread.tid()) {
         entry.thread = Some(thread);
     }
 }
@@ -419,12 +454,11 @@ pub fn add_process(process: Arc<Process>, maker: &Thread, siblings: bool, fork: 
 pub fn add_first(process: Arc<Process>) {
     let mut tree = TREE.lock();
     // No process has the numbers of its group and its session.
-    tree.entries
-        .entry(process.group())
-        .or_insert_with(Entry::new);
-    tree.entries
-        .entry(process.session())
-        .or_insert_with(Entry::new);
+    for number in [process.group(), process.session()] {
+        if tree.get(number).is_none() {
+            tree.insert(number).expect("memory for the first process");
+        }
+    }
     tree.add(process);
 }
 
@@ -434,10 +468,13 @@ pub fn remove_thread(thread: &Thread) {
     let tid = thread.tid();
     // An exec by another thread may have taken over the number of the first.
     let is_same = |entered: &mut Arc<Thread>| core::ptr::eq(&**entered, thread);
-    let thread = tree
-        .entry(tid)
-        .and_then(|entry| entry.thread.take_if(is_same));
-    tree.free(tid);
+    let Some(entry) = tree.entry(tid) else {
+        return;
+    };
+    let thread = entry.thread.take_if(is_same);
+    if !entry.is_used() {
+        tree.entries.remove(tid as usize);
+    }
     drop(tree);
     if let Some(thread) = &thread {
         thread.uncount();
@@ -454,20 +491,16 @@ pub fn remove_process(process: &Process) {
     };
     let gone = (entry.thread.take(), entry.process.take());
     let places = core::mem::take(&mut entry.places);
-    for (kind, place) in [Kind::Children, Kind::Group, Kind::Session]
-        .into_iter()
-        .zip(places)
-    {
-        tree.unlink(kind, process, place);
+    // Otherwise its own number stays until the last one leaves its lists.
+    if !entry.names_any() {
+        tree.entries.remove(pid as usize);
     }
-    let (group, session) = (process.group(), process.session());
-    tree.free(pid);
-    if group != pid {
-        tree.free(group);
+    let [child, member] = places;
+    tree.unlink(Kind::Children, process, child);
+    if tree.unlink(Kind::Group, process, member) {
+        tree.free(process.group());
     }
-    if session != group {
-        tree.free(session);
-    }
+    tree.leave_session(process.session());
     drop(tree);
     process.uncount();
     drop(gone);
@@ -490,19 +523,16 @@ pub fn move_to(
     if tree.process(process.pid()).is_none() {
         return Ok(());
     }
-    let session = session.unwrap_or(process.session());
-    for (kind, field, new) in [
-        (Kind::Group, &process.group, group),
-        (Kind::Session, &process.session, session),
-    ] {
-        tree.leave(kind, process);
-        let old = field.swap(new, Relaxed);
-        tree.entries.entry(new).or_insert_with(Entry::new);
-        tree.enter(kind, process);
-        if old != new {
-            // An entry without a thread or a process holds no references.
-            tree.free(old);
-        }
+    tree.leave(Kind::Group, process);
+    let left = process.group.swap(group, Relaxed);
+    tree.enter(Kind::Group, process);
+    if left != group {
+        // An entry without a thread or a process holds no references.
+        tree.free(left);
+    }
+    if let Some(session) = session {
+        tree.enter_session(session);
+        tree.leave_session(process.session.swap(session, Relaxed));
     }
     Ok(())
 }
@@ -510,13 +540,13 @@ pub fn move_to(
 /// The only thread of a process, which had another number, takes the number of the process.
 pub fn take_over(thread: &Thread, pid: i32) {
     let mut tree = TREE.lock();
-    let old = tree.entries.remove(&thread.tid());
-    let moved = old.and_then(|entry| entry.thread);
+    let old = tree.entry(thread.tid());
+    let moved = old.and_then(|entry| entry.thread.take());
+    tree.free(thread.tid());
     thread.take_over(pid);
     thread.process().leave_count();
     let leader = tree
-        .entries
-        .get_mut(&pid)
+        .entry(pid)
         .and_then(|entry| core::mem::replace(&mut entry.thread, moved));
     drop(tree);
     drop(leader);
@@ -529,17 +559,17 @@ pub fn process(pid: i32) -> Option<Arc<Process>> {
 
 /// The living thread with number `tid`.
 pub fn thread(tid: i32) -> Option<Arc<Thread>> {
-    TREE.lock().entries.get(&tid)?.thread.clone()
+    TREE.lock().get(tid)?.thread.clone()
 }
 
 /// The process that has the number, or that has a thread with it.
 pub fn process_of(id: i32) -> Option<Arc<Process>> {
-    TREE.lock().entries.get(&id)?.process_of().cloned()
+    TREE.lock().get(id)?.process_of().cloned()
 }
 
 /// That process, and the credentials of the thread with the number.
 pub fn with_credentials(id: i32) -> Option<(Arc<Process>, Arc<Credentials>)> {
-    TREE.lock().entries.get(&id)?.with_credentials()
+    TREE.lock().get(id)?.with_credentials()
 }
 
 /// The credentials of the thread or the ended process with number `tid`.
@@ -550,7 +580,7 @@ pub fn credentials(tid: i32) -> Option<Arc<Credentials>> {
 /// A number in its present use.
 pub fn pid(number: i32) -> Option<Pid> {
     let tree = TREE.lock();
-    let serial = tree.entries.get(&number)?.serial;
+    let serial = tree.get(number)?.serial;
     Some(Pid { number, serial })
 }
 
@@ -577,14 +607,14 @@ impl Pid {
 
     fn find<T>(self, part: impl FnOnce(&Entry) -> Option<T>) -> Option<T> {
         let tree = TREE.lock();
-        let entry = tree.entries.get(&self.number)?;
+        let entry = tree.get(self.number)?;
         part(entry).filter(|_| entry.serial == self.serial)
     }
 }
 
 /// Whether a number is in use, for a thread, a process, a group or a session.
 pub fn is_used(number: i32) -> bool {
-    TREE.lock().entries.contains_key(&number)
+    TREE.lock().get(number).is_some()
 }
 
 /// Whether the thread still has its number.
@@ -596,7 +626,7 @@ pub fn is_living(thread: &Thread) -> bool {
 pub fn next_process(from: i32) -> Option<Arc<Process>> {
     TREE.lock()
         .entries
-        .range(from..)
+        .range_from(from as usize)
         .find_map(|(_, entry)| entry.process.clone())
 }
 
