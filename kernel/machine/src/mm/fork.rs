@@ -156,7 +156,9 @@ impl Space {
         *unusual |= parent.is_tagged();
         let small = parent.table.tables() + parent.table.huge_pages() <= PART;
         if small {
+            // At once, so that all runs of all VMAs need one payment.
             parent.split_huge_pages(context, 0..parent.end);
+            parent.unfold_private(context, 0..parent.end);
         }
         for (count, vma) in vmas.touching(address..usize::MAX).enumerate() {
             if count == VMAS {
@@ -170,8 +172,8 @@ impl Space {
             if !small {
                 end = parent.table.part_end(start..end, &mut left);
                 parent.split_huge_pages(context, start..end);
+                parent.unfold_private(context, start..end);
             }
-            parent.unfold_private(context, start..end);
             parent.finish_pending(context, start..end);
             let mut failed = None;
             parent.table.visit(start..end, &mut |start, entries| {
