@@ -3,16 +3,17 @@
 
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
-use core::mem;
+use core::{iter, mem};
 
 /// Numbers of a chunk: with items of 64 bytes it is a page.
-const CHUNK: usize = 64;
+const CHUNK: usize = u64::BITS as usize;
 
 /// The items of neighbouring numbers.
 struct Chunk<T> {
     /// [`CHUNK`] items, or none: then it has no memory.
     items: Vec<Option<T>>,
-    used: usize,
+    /// A bit for each number that has an item.
+    used: u64,
 }
 
 impl<T> Chunk<T> {
@@ -26,7 +27,7 @@ impl<T> Chunk<T> {
 /// in [`CHUNK`] only: the chunk of the last insertion stays, even if it is empty.
 pub struct Idr<T> {
     chunks: Vec<Chunk<T>>,
-    /// The chunk of the last insertion.
+    /// The chunk of the last insertion; one that never exists before the first.
     last: usize,
 }
 
@@ -41,7 +42,7 @@ impl<T> Idr<T> {
     pub const fn new() -> Self {
         Idr {
             chunks: Vec::new(),
-            last: 0,
+            last: usize::MAX,
         }
     }
 
@@ -66,13 +67,12 @@ impl<T> Idr<T> {
     #[inline(always)]
     pub fn insert(&mut self, number: usize, item: T) -> Result<(), TryReserveError> {
         let index = number / CHUNK;
-        if index != self.last || self.chunks.len() <= index {
+        if index != self.last {
             self.enter(index)?;
         }
         let chunk = &mut self.chunks[index];
-        let place = &mut chunk.items[number % CHUNK];
-        chunk.used += usize::from(place.is_none());
-        *place = Some(item);
+        chunk.used |= 1 << (number % CHUNK);
+        chunk.items[number % CHUNK] = Some(item);
         Ok(())
     }
 
@@ -90,8 +90,8 @@ impl<T> Idr<T> {
             items.resize_with(CHUNK, || None);
         }
         let before = mem::replace(&mut self.last, index);
-        if before != index && self.chunks[before].used == 0 {
-            self.chunks[before] = Chunk::EMPTY;
+        if let Some(empty) = self.chunks.get_mut(before).filter(|chunk| chunk.used == 0) {
+            *empty = Chunk::EMPTY;
         }
         Ok(())
     }
@@ -105,7 +105,7 @@ impl<T> Idr<T> {
         };
         if let Some(place @ Some(_)) = chunk.items.get_mut(number % CHUNK) {
             *place = None;
-            chunk.used -= 1;
+            chunk.used &= !(1 << (number % CHUNK));
             if chunk.used == 0 && index != self.last {
                 self.free(index);
             }
@@ -123,9 +123,13 @@ impl<T> Idr<T> {
         let first = (number / CHUNK).min(self.chunks.len());
         let chunks = (first..).zip(&self.chunks[first..]);
         chunks.flat_map(move |(index, chunk)| {
-            let skipped = number.saturating_sub(index * CHUNK).min(chunk.items.len());
-            let items = (index * CHUNK + skipped..).zip(&chunk.items[skipped..]);
-            items.filter_map(|(number, item)| Some((number, item.as_ref()?)))
+            let start = index * CHUNK;
+            let mut left = chunk.used & (!0 << number.saturating_sub(start));
+            iter::from_fn(move || {
+                let place = left.trailing_zeros() as usize;
+                left &= left.wrapping_sub(1);
+                Some((start + place, chunk.items.get(place)?.as_ref()?))
+            })
         })
     }
 
@@ -169,7 +173,9 @@ mod tests {
             assert!(idr.range_from(usize::MAX).next().is_none());
             // Empty chunks have no memory, but for the last.
             for (index, chunk) in idr.chunks.iter().enumerate() {
-                assert_eq!(chunk.used, chunk.items.iter().flatten().count());
+                let items = chunk.items.iter().enumerate();
+                let used = items.filter_map(|(place, item)| item.map(|_| 1 << place));
+                assert_eq!(chunk.used, used.sum::<u64>());
                 assert!(index == idr.last || (chunk.used == 0) == (chunk.items.capacity() == 0));
             }
         }

@@ -149,11 +149,13 @@ pub fn set_pid_max(limit: i32) -> Result<()> {
 
 struct Tree {
     entries: Idr<Entry>,
+    processes: usize,
     last: i32,
 }
 
 static TREE: Mutex<Tree> = Mutex::new(Tree {
     entries: Idr::new(),
+    processes: 0,
     last: 0,
 });
 
@@ -365,6 +367,7 @@ impl Tree {
         if let Some(entry) = self.entry(process.pid()) {
             entry.places = places;
             entry.process = Some(process);
+            self.processes += 1;
         }
     }
 
@@ -472,7 +475,8 @@ pub fn remove_thread(thread: &Thread) {
         return;
     };
     let thread = entry.thread.take_if(is_same);
-    if !entry.is_used() {
+    // Otherwise a fork may have allocated the number anew.
+    if thread.is_some() && !entry.is_used() {
         tree.entries.remove(tid as usize);
     }
     drop(tree);
@@ -495,6 +499,7 @@ pub fn remove_process(process: &Process) {
     if !entry.names_any() {
         tree.entries.remove(pid as usize);
     }
+    tree.processes -= usize::from(gone.1.is_some());
     let [child, member] = places;
     tree.unlink(Kind::Children, process, child);
     if tree.unlink(Kind::Group, process, member) {
@@ -520,7 +525,9 @@ pub fn move_to(
     let mut tree = TREE.lock();
     let member = tree.list(Kind::Group, group).next();
     allowed(member.map(|member| member.session()))?;
-    if tree.process(process.pid()).is_none() {
+    // Another thread may have reaped it.
+    let entered = tree.process(process.pid());
+    if !entered.is_some_and(|entered| core::ptr::eq(&**entered, process)) {
         return Ok(());
     }
     tree.leave(Kind::Group, process);
@@ -632,7 +639,7 @@ pub fn next_process(from: i32) -> Option<Arc<Process>> {
 
 /// The number of processes.
 pub fn count() -> usize {
-    TREE.lock().processes().count()
+    TREE.lock().processes
 }
 
 /// Calls `f` with each process for which `wanted` holds, without the tree's lock. May sleep.

@@ -135,7 +135,9 @@ impl FileOps for Root {
                 return Ok(());
             }
         }
-        let mut from = position.saturating_sub(PROCESSES) as i32;
+        let Ok(mut from) = i32::try_from(position.saturating_sub(PROCESSES)) else {
+            return Ok(());
+        };
         while let Some(process) = pid_table::next_process(from) {
             let (pid, name) = (
                 process.pid(),
