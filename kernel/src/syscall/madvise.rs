@@ -132,21 +132,28 @@ pub fn process_madvise<L: Layout>(
     Ok(total)
 }
 
-/// MADV_POPULATE_READ and MADV_POPULATE_WRITE, if all VMAs have the right.
+/// MADV_POPULATE_READ and MADV_POPULATE_WRITE, up to the first VMA that lacks the right.
 fn touch(range: Range<usize>, access: Access) -> Result<()> {
-    let space = own_space()?;
+    let (space, mut at) = (own_space()?, range.start);
     let right = match access {
         Access::Write => Rights::WRITE,
         _ => Rights::READ,
     };
-    if vmas_of(&space, &range).any(|vma| !vma.rights.asked().contains(right)) {
-        return Err(Errno::EINVAL);
+    while at < range.end {
+        let vma = vmas_of(&space, &(at..range.end)).next();
+        let vma = vma.filter(|vma| vma.start <= at).ok_or(Errno::ENOMEM)?;
+        if !vma.rights.asked().contains(right) {
+            return Err(Errno::EINVAL);
+        }
+        let end = vma.end.min(range.end);
+        task::fault::populate(&space, at..end, Some(access)).map_err(|error| match error {
+            // The page is beyond the end of its file.
+            Errno::ENXIO => Errno::EFAULT,
+            error => error,
+        })?;
+        at = end;
     }
-    match task::fault::populate(&space, range, Some(access)) {
-        // The page is beyond the end of its file.
-        Err(Errno::ENXIO) => Err(Errno::EFAULT),
-        result => result,
-    }
+    Ok(())
 }
 
 /// MADV_REMOVE: punches holes in the files of shared mappings.

@@ -85,7 +85,12 @@ pub fn mlock2(addr: usize, len: usize, flags: u32) -> Result<usize> {
     check(&space, range.len(), range.clone())?;
     space.lock_pages(range.clone(), kind(flags & MLOCK_ONFAULT != 0))?;
     if flags & MLOCK_ONFAULT == 0 {
-        task::fault::populate(&space, range, None)?;
+        task::fault::populate(&space, range, None).map_err(|error| match error {
+            // As POSIX wants it: not all of the range can be accessed, or locked.
+            Errno::EFAULT | Errno::ENXIO => Errno::ENOMEM,
+            Errno::ENOMEM => Errno::EAGAIN,
+            error => error,
+        })?;
     }
     Ok(0)
 }

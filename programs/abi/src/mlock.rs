@@ -18,7 +18,7 @@ const MCL_ONFAULT: c_int = 4;
 
 /// Runs this part.
 pub fn run() {
-    let parts: [(&str, unsafe fn()); 12] = [
+    let parts: [(&str, unsafe fn()); 13] = [
         ("new mappings", future),
         ("on fault", on_fault),
         ("the heap", heap),
@@ -28,6 +28,7 @@ pub fn run() {
         ("a limit", limited),
         ("a stack", grown),
         ("no locks", forbidden),
+        ("no rights", inaccessible),
         ("kinds", kinds),
         ("data", data),
         ("the machine's count", counted),
@@ -91,6 +92,39 @@ unsafe fn future() {
 unsafe fn mlock2(at: *mut c_void, pages: usize, flags: u32) {
     let locked = unsafe { libc::syscall(libc::SYS_mlock2, at, pages * PAGE, flags) };
     tell("mlock2", locked);
+}
+
+/// A range, the end of which cannot be accessed, is locked and populated up to there.
+unsafe fn inaccessible() {
+    unsafe {
+        let file = libc::memfd_create(c"short".as_ptr(), 0);
+        libc::ftruncate(file, 2 * PAGE as i64);
+        let short = libc::mmap(ptr::null_mut(), 4 * PAGE, BOTH, MAP_SHARED, file, 0);
+        let none = map(4, BOTH, MAP_PRIVATE);
+        libc::mprotect(none.byte_add(2 * PAGE), 2 * PAGE, PROT_NONE);
+        let hole = map(4, BOTH, MAP_PRIVATE);
+        libc::munmap(hole.byte_add(2 * PAGE), PAGE);
+        libc::mprotect(hole.byte_add(3 * PAGE), PAGE, PROT_NONE);
+        let read = map(4, BOTH, MAP_PRIVATE);
+        libc::mprotect(read.byte_add(2 * PAGE), 2 * PAGE, PROT_READ);
+        for (what, at) in [
+            ("file", short),
+            ("none", none),
+            ("hole", hole),
+            ("read", read),
+        ] {
+            for advice in [libc::MADV_POPULATE_READ, libc::MADV_POPULATE_WRITE] {
+                tell(what, libc::madvise(at, 4 * PAGE, advice));
+                present(what, at, 2);
+            }
+            libc::madvise(at, 2 * PAGE, libc::MADV_DONTNEED);
+            mlock2(at, 4, 0);
+            mlock2(at.byte_add(PAGE), 1, MLOCK_ONFAULT);
+            mlock2(at.byte_add(3 * PAGE), 1, 0);
+            println!("locked {} kB", status("VmLck:"));
+            libc::munlockall();
+        }
+    }
 }
 
 unsafe fn on_fault() {
