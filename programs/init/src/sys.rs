@@ -252,7 +252,7 @@ pub fn reap(pid: i32) -> io::Result<i32> {
 
 /// Waits until one of the descriptors has an event it asks for.
 pub fn poll(fds: &mut [libc::pollfd]) -> io::Result<()> {
-    // SAFETY: pointer and length are the slice's.
+    // SAFETY: pointer and length are of the slice.
     match check(unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as _, -1) }) {
         Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
         _ => Ok(()),

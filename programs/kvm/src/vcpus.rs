@@ -412,7 +412,7 @@ global_asm!(
     "4: mrs x2, s3_0_c12_c12_0",
     "   cmp x2, #5",
     "   b.ne 4b",
-    // Tells the first by a word that the SGI is active.
+    // Writes a word that tells the first vCPU that the SGI is active.
     "   str x2, [x1, #24]",
     "5: ldr x2, [x1, #32]",
     "   cbz x2, 5b",
