@@ -1,4 +1,4 @@
-//! Links the guest to the address that VMMs load flat images at.
+//! Links the guest for the address at which VMMs load flat images.
 
 fn main() {
     let folder = std::env::var("CARGO_MANIFEST_DIR").unwrap();

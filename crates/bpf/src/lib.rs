@@ -9,9 +9,9 @@
 
 pub mod packet;
 
-/// The longest filter (BPF_MAXINSNS).
+/// The maximum length of a filter (BPF_MAXINSNS).
 pub const LONGEST: usize = 4096;
-/// Words that a filter reads.
+/// The number of words of data.
 pub const WORDS: usize = 16;
 
 /// `struct sock_filter`: an instruction.
@@ -19,15 +19,15 @@ pub const WORDS: usize = 16;
 pub struct Instruction {
     /// The operation: class, size, mode and source.
     pub code: u16,
-    /// Instructions that are skipped where a condition holds.
+    /// The number of instructions to skip if the condition holds.
     pub if_true: u8,
-    /// Instructions that are skipped where it does not.
+    /// The number of instructions to skip if it does not.
     pub if_false: u8,
     /// The constant.
     pub k: u32,
 }
 
-/// A filter that cannot be run: the instruction at fault.
+/// A filter is invalid; the index of the offending instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Invalid(pub usize);
 
@@ -35,9 +35,9 @@ pub struct Invalid(pub usize);
 pub mod code {
     /// A ← the word at byte `k`.
     pub const LD_WORD: u16 = 0x20;
-    /// A ← the size of what is read.
+    /// A ← the length of the data.
     pub const LD_LEN: u16 = 0x80;
-    /// X ← the size of what is read.
+    /// X ← the length of the data.
     pub const LDX_LEN: u16 = 0x81;
     /// A ← k.
     pub const LD_IMM: u16 = 0x00;
@@ -51,7 +51,7 @@ pub mod code {
     pub const ST: u16 = 0x02;
     /// Memory k ← X.
     pub const STX: u16 = 0x03;
-    /// A ← A + operand; the other operations follow by 0x10.
+    /// A ← A + operand; the codes of the other operations follow in steps of 0x10.
     pub const ADD: u16 = 0x04;
     /// A ← A - operand.
     pub const SUB: u16 = 0x14;
@@ -73,13 +73,13 @@ pub mod code {
     pub const XOR: u16 = 0xa4;
     /// Skips k instructions.
     pub const JA: u16 = 0x05;
-    /// Whether A equals the operand.
+    /// Tests whether A equals the operand.
     pub const JEQ: u16 = 0x15;
-    /// Whether A is greater.
+    /// Tests whether A is greater.
     pub const JGT: u16 = 0x25;
-    /// Whether A is greater or equal.
+    /// Tests whether A is greater or equal.
     pub const JGE: u16 = 0x35;
-    /// Whether A has a bit of the operand.
+    /// Tests whether A and the operand have a bit in common.
     pub const JSET: u16 = 0x45;
     /// Returns k.
     pub const RET: u16 = 0x06;
@@ -89,38 +89,38 @@ pub mod code {
     pub const TAX: u16 = 0x07;
     /// A ← X.
     pub const TXA: u16 = 0x87;
-    /// A ← a half word, or a byte, at byte k; filters of packets only.
+    /// A ← a half word at byte k; socket filters only.
     pub const LD_HALF: u16 = 0x28;
-    /// A ← a byte at byte k; filters of packets only.
+    /// A ← a byte at byte k; socket filters only.
     pub const LD_BYTE: u16 = 0x30;
-    /// A ← a word, a half word, or a byte, at byte X + k; filters of packets only.
+    /// A ← a word at byte X + k; socket filters only.
     pub const LD_WORD_AT: u16 = 0x40;
-    /// A ← a half word at byte X + k; filters of packets only.
+    /// A ← a half word at byte X + k; socket filters only.
     pub const LD_HALF_AT: u16 = 0x48;
-    /// A ← a byte at byte X + k; filters of packets only.
+    /// A ← a byte at byte X + k; socket filters only.
     pub const LD_BYTE_AT: u16 = 0x50;
-    /// X ← 4 times the low half of the byte at k, IPv4's length of a header; filters of packets
+    /// X ← 4 times the low nibble of the byte at k: the length of an IPv4 header; socket filters
     /// only.
     pub const LDX_HEADER: u16 = 0xb1;
-    /// A ← A % operand; filters of packets only.
+    /// A ← A % operand; socket filters only.
     pub const MOD: u16 = 0x94;
-    /// Bit of an operation or a jump whose operand is X, not k.
+    /// The bit that makes X, not k, the operand of an operation or a jump.
     pub const WITH_X: u16 = 0x08;
 }
 
 use code::*;
 
-/// Words of memory.
+/// The number of words of memory.
 const MEMORY: usize = 16;
 
-/// Checks a filter: known instructions, no division by 0, no shift beyond a word, reads of whole
-/// words that there are, no memory read that was not written on every way, jumps that stay inside,
-/// and a return at the end.
+/// Checks a filter: instructions are known, no constant divisor is 0, constant shifts are shorter
+/// than a word, loads read whole words inside the data, memory is written on every path before it
+/// is read, jumps stay inside the filter, and the last instruction is a return.
 ///
-/// `written` is room to work in, a word an instruction.
+/// `written` is scratch space, one word for each instruction.
 ///
 /// # Errors
-/// The first instruction at fault; 0 where there is none, or too many, or less room.
+/// The first invalid instruction; 0 if the filter is empty or too long, or `written` too short.
 pub fn check(program: &[Instruction], written: &mut [u16]) -> Result<(), Invalid> {
     let whole_words = |one: &Instruction| {
         one.code == LD_WORD && one.k.is_multiple_of(4) && (one.k as usize) < 4 * WORDS
@@ -128,7 +128,7 @@ pub fn check(program: &[Instruction], written: &mut [u16]) -> Result<(), Invalid
     check_with(program, written, whole_words)
 }
 
-/// Checks a filter; `reads` says which further instructions are allowed.
+/// Checks a filter; `reads` says which instructions are allowed in addition.
 fn check_with(
     program: &[Instruction],
     written: &mut [u16],
@@ -137,8 +137,8 @@ fn check_with(
     if program.is_empty() || program.len() > LONGEST || written.len() < program.len() {
         return Err(Invalid(0));
     }
-    // Memory that is written for sure before each instruction; jumps go forward, so one pass
-    // settles it.
+    // The words of memory that are certainly written before each instruction. Jumps only go
+    // forward, so one pass suffices.
     written.fill(u16::MAX);
     let mut now = 0u16;
     for (at, one) in program.iter().enumerate() {
@@ -192,16 +192,16 @@ fn is_plain(code: u16) -> bool {
         )
 }
 
-/// Runs a filter on `data` and returns its result. One that [`check`] refuses may return anything.
+/// Runs a filter on `data` and returns its result, which is arbitrary if [`check`] refuses it.
 pub fn run(program: &[Instruction], data: &[u32; WORDS]) -> u32 {
     let word = |k: u32, _, _| Some(data[k as usize / 4 % WORDS]);
     run_with(program, 4 * WORDS as u32, word, |_, _, _| None)
 }
 
-/// The result of a filter for the calls with a number, whatever else they have; none where it may
-/// depend on that, or where this does not find out (Linux's `seccomp_is_const_allow`).
+/// The result of a filter for all calls with this number and architecture; `None` if it may depend
+/// on other data, or if this function cannot tell (as Linux's `seccomp_is_const_allow`).
 pub fn run_by_number(program: &[Instruction], number: u32, architecture: u32) -> Option<u32> {
-    // A, while it is known.
+    // The value of A, while it is known.
     let (mut a, mut at) = (Some(0), 0);
     loop {
         let one = program.get(at)?;
@@ -224,9 +224,9 @@ pub fn run_by_number(program: &[Instruction], number: u32, architecture: u32) ->
     }
 }
 
-/// Runs a filter on `len` bytes: `word` loads for A, given A and X; `other` executes instructions
-/// that not every filter has, for X where it is [`LDX_HEADER`]. Where they return none, the filter
-/// returns 0.
+/// Runs a filter on `len` bytes. `word` is the load of a word, given k, A and X; `other` executes
+/// the instructions that only some filters have, and returns the new A, or X for [`LDX_HEADER`]. If
+/// either returns `None`, the filter returns 0.
 #[inline(always)]
 fn run_with(
     program: &[Instruction],
@@ -264,7 +264,7 @@ fn run_with(
                 ADD => a = a.wrapping_add(operand),
                 SUB => a = a.wrapping_sub(operand),
                 MUL => a = a.wrapping_mul(operand),
-                // As Linux: a filter that divides by 0 is over.
+                // As on Linux, a division by 0 ends the filter.
                 DIV => match a.checked_div(operand) {
                     Some(quotient) => a = quotient,
                     None => return 0,

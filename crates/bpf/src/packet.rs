@@ -1,21 +1,21 @@
-//! Socket filters: the same instructions, reading a packet's bytes (bpf(4); Linux's
+//! Socket filters: the same instructions on the bytes of a packet (bpf(4); Linux's
 //! Documentation/networking/filter.rst).
 
 use super::code::*;
 use super::{Instruction, Invalid, check_with, run_with};
 
-/// Offsets from here on name ancillary data (SKF_AD_OFF); those below name headers before the
-/// packet (SKF_NET_OFF, SKF_LL_OFF), of which there are none here.
+/// Offsets from here on select ancillary data (SKF_AD_OFF). Those below would select headers before
+/// the packet (SKF_NET_OFF, SKF_LL_OFF), which do not exist here.
 const BESIDE: u32 = -0x1000i32 as u32;
 const BEYOND: u32 = 1 << 31;
 
-/// Bytes of an instruction, as programs have it (`struct sock_filter`).
+/// The size of an instruction in a program's memory (`struct sock_filter`).
 pub const STEP: usize = 8;
 
 /// The ancillary data of a packet (SKF_AD_*).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Beside {
-    /// The protocol in the header of its link.
+    /// The protocol in its link-layer header.
     Protocol = 0,
     /// The kind of its receiver (PACKET_*): 0 for this machine.
     Kind = 4,
@@ -29,7 +29,7 @@ pub enum Beside {
     Hardware = 28,
     /// The CPU that handles it.
     Cpu = 36,
-    /// The VLAN tag, whether there is one, and the protocol of the VLAN.
+    /// The VLAN tag, whether there is one, and the VLAN's protocol.
     Vlan = 44,
     HasVlan = 48,
     /// A random number.
@@ -62,18 +62,18 @@ fn beside(k: u32) -> Option<Beside> {
 
 /// A packet, as a filter reads it.
 pub trait Packet {
-    /// Its bytes from where the socket begins to read.
+    /// Its bytes, from where the socket's data begins.
     fn bytes(&self) -> &[u8];
 
-    /// An item of ancillary data; a filter that finds none ends.
+    /// An item of ancillary data; if there is none, the filter ends.
     fn beside(&self, what: Beside) -> Option<u32>;
 }
 
-/// Checks a filter: as [`super::check`], with reads of anything, which end the filter where there
-/// is nothing.
+/// Checks a filter as [`super::check`] does, but allows all loads: one beyond the data ends the
+/// filter.
 ///
 /// # Errors
-/// The first instruction at fault; 0 where there is none, or too many, or less room.
+/// The first invalid instruction; 0 if the filter is empty or too long, or `written` too short.
 pub fn check(program: &[Instruction], written: &mut [u16]) -> Result<(), Invalid> {
     check_with(program, written, |one| match one.code {
         LD_WORD | LD_HALF | LD_BYTE if one.k >= BEYOND => is_xor(one.k) || beside(one.k).is_some(),
@@ -87,7 +87,7 @@ fn is_xor(k: u32) -> bool {
     k == BESIDE.wrapping_add(XOR_X)
 }
 
-/// `size` bytes at `at`, as one number.
+/// The `size` bytes at `at`, in network byte order.
 fn load(packet: &impl Packet, at: u32, size: usize) -> Option<u32> {
     let at = Some(at as usize).filter(|_| at < BEYOND)?;
     let read = packet.bytes().get(at..)?.get(..size)?;
@@ -95,7 +95,7 @@ fn load(packet: &impl Packet, at: u32, size: usize) -> Option<u32> {
     Some(read.iter().fold(0, number))
 }
 
-/// Runs a filter: how many bytes the socket shall get of the packet, 0 where it shall not have it.
+/// Runs a filter; returns how many bytes of the packet the socket gets, 0 to drop the packet.
 pub fn run(program: &[Instruction], packet: &impl Packet) -> u32 {
     let known = |k: u32, size: usize| match beside(k) {
         Some(what) => packet.beside(what),

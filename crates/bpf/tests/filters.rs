@@ -1,4 +1,4 @@
-//! Filters that seccomp accepts and refuses, and what they return.
+//! Filters that seccomp accepts or refuses, and their results.
 
 use bpf::code::*;
 use bpf::{Instruction, Invalid, LONGEST, WORDS, run};
@@ -100,7 +100,7 @@ fn memory_is_written_before_it_is_read() {
     );
     assert_eq!(check(&[op(LD_MEM, 3), op(RET_A, 0)]), Err(Invalid(0)));
     assert_eq!(check(&[op(ST, 16), op(RET_A, 0)]), Err(Invalid(0)));
-    // Written on one of two ways only.
+    // Memory is written on one of two paths only.
     let one_way = [jump(JEQ, 0, 1, 0), op(ST, 0), op(LD_MEM, 0), op(RET_A, 0)];
     assert_eq!(check(&one_way), Err(Invalid(2)));
     let both_ways = [
@@ -124,7 +124,7 @@ fn a_filter_ends_by_a_return() {
 
 #[test]
 fn what_is_not_for_filters_is_refused() {
-    // Halves, bytes, packets relative to X, BPF_MOD, and whatever has no meaning.
+    // Half words, bytes, loads relative to X, BPF_MOD, and codes without a meaning.
     for code in [
         0x28, 0x30, 0x40, 0x48, 0x50, 0xb1, 0x94, 0x9c, 0x0e, 0xffff, 0x8c,
     ] {
@@ -138,7 +138,7 @@ fn what_is_not_for_filters_is_refused() {
 
 #[test]
 fn no_filter_runs_for_ever_or_fails() {
-    // Any bytes at all: a filter that passes the check returns, and one that does not is not run.
+    // Random instructions: a filter that passes the check returns; others are not run.
     let mut state = 1u64;
     let mut random = || {
         state = state
@@ -197,7 +197,7 @@ fn what_depends_on_the_number_alone_is_known() {
         assert_eq!(run(&by_number, &data), result);
     }
     assert_eq!(bpf::run_by_number(&by_number, 5, 8), Some(2));
-    // An argument is read, and decides for one number only.
+    // The filter reads an argument, and tests it for one number only.
     let by_argument = [
         op(LD_WORD, 0),
         jump(JEQ, 3, 0, 2),
@@ -208,7 +208,7 @@ fn what_depends_on_the_number_alone_is_known() {
     ];
     assert_eq!(known(&by_argument, 3), None);
     assert_eq!(known(&by_argument, 4), Some(1));
-    // A value that is read but not tested has no effect, nor has anything computed from it.
+    // Values that are loaded or computed but not tested have no effect.
     let unused = [
         op(LD_WORD, 16),
         op(AND, 1),

@@ -1,4 +1,4 @@
-//! Socket filters: what they read of a packet, and which are refused.
+//! Socket filters: their loads from a packet, and the filters that are refused.
 
 use bpf::code::*;
 use bpf::packet::{Beside, Packet, check, run};
@@ -74,11 +74,11 @@ fn what_is_beside_a_packet_is_read() {
     assert_eq!(result(&[op(LD_BYTE, beside + 20), op(RET, 7)]), 0);
     let xor = [op(LD_IMM, 5), op(LDX_IMM, 6), op(LD_WORD, beside + 40)];
     assert_eq!(result(&[&xor[..], &[op(RET_A, 0)]].concat()), 3);
-    // One that is not known, and those that need an attribute.
+    // Unknown items, and those that need a netlink attribute.
     for k in [12, 16, 32, 52, 64, 1, 0xfff] {
         assert_eq!(is_refused(&[op(LD_WORD, beside + k), op(RET, 0)]), Some(0));
     }
-    // Headers that come before it.
+    // Headers before the packet.
     for k in [i32::MIN, -0x20_0000, -0x10_0000] {
         assert_eq!(is_refused(&[op(LD_BYTE, k as u32), op(RET, 0)]), Some(0));
     }

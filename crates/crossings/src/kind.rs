@@ -1,7 +1,7 @@
 //! The kinds of event that are counted.
 
-/// Declares the sections and their kinds once: the enums, the names and the order all come from the
-/// same list.
+/// Declares the sections and their kinds once; the enums, the names and the order come from this
+/// list.
 macro_rules! kinds {
     ($( $(#[$section_doc:meta])* $section:ident $section_name:literal {
         $( $(#[$kind_doc:meta])* $kind:ident $kind_name:literal, )*
@@ -36,7 +36,7 @@ macro_rules! kinds {
             /// All kinds, in the order of their numbers.
             pub const ALL: &'static [Kind] = &[ $( $( Kind::$kind, )* )* ];
 
-            /// How many kinds there are.
+            /// The number of kinds.
             pub const COUNT: usize = Kind::ALL.len();
 
             /// The section that the kind belongs to.
@@ -72,13 +72,13 @@ kinds! {
         FaultCow "copy-on-write",
         /// The Access flag (or the dirty state) set by software.
         FaultAccessFlag "access-flag",
-        /// The entry was valid and sufficient already: nothing to do but retry.
+        /// The entry was valid and sufficient already: the access is retried.
         FaultSpurious "spurious",
-        /// Answered with a signal, or with EFAULT.
+        /// Answered with a signal, or with EFAULT in a system call.
         FaultRefused "refused",
-        /// Taken from the kernel on a user's address (copying in or out), whatever resolved it.
+        /// Taken in the kernel on a user address (copying in or out), whatever resolved it.
         FaultUaccess "kernel-uaccess",
-        /// Taken from the kernel on a new kernel mapping that this CPU had not seen yet: one local
+        /// Taken in the kernel on a new kernel mapping that this CPU had not seen yet: one local
         /// fence.
         FaultNewMapping "new-mapping",
     }
@@ -86,7 +86,7 @@ kinds! {
     Instruction "instruction" {
         /// Read of an ID register, emulated.
         EmulatedId "emulated-id",
-        /// Any other emulated instruction or trapped system access.
+        /// Any other emulated instruction or trapped system-register access.
         EmulatedOther "emulated-other",
         /// Undefined: SIGILL.
         Undefined "undefined",
@@ -108,9 +108,9 @@ kinds! {
     }
     /// Work of the scheduler and of signals.
     Task "task" {
-        /// Another thread was switched to.
+        /// A switch to another thread.
         ContextSwitch "context-switch",
-        /// A signal was delivered to a handler.
+        /// The delivery of a signal to a handler.
         Signal "signal",
     }
     /// Fences owed by changes of translations (`tlbi`, `sfence.vma`).
@@ -127,15 +127,16 @@ kinds! {
         FenceBroadcastAsid "broadcast-asid",
         /// Everything, all CPUs.
         FenceBroadcastAll "broadcast-all",
-        /// Instruction caches made to agree with memory (`ic`, `fence.i`).
+        /// Synchronisation of instruction caches with memory (`ic`, `fence.i`).
         FenceInstruction "instruction",
     }
-    /// Memory mapped.
+    /// Mapped memory.
     Memory "memory" {
-        /// Pages made valid in a user's address space, those that fault-around maps ahead included.
-        /// A table counts those that [`Kind::MAPPING`] does not stand for; a snapshot has all.
+        /// Pages made valid in a user's address space, those of fault-around included. A table
+        /// counts only pages that no kind of [`Kind::MAPPING`] counts; a snapshot has all.
         MappedPages "mapped-pages",
-        /// Runs of 16 contiguous pages among them, whose entries a CPU may hold as one.
+        /// Those of them in runs of 16 contiguous pages, counted as runs, which a TLB may hold as
+        /// one entry.
         MappedRuns "mapped-runs",
     }
     /// Exits of guests to the hypervisor, by class.
@@ -146,9 +147,9 @@ kinds! {
         GuestSysreg "sysreg",
         /// Writes that send SGIs.
         GuestSgi "sgi",
-        /// Memory-mapped registers answered by the kernel.
+        /// Accesses to memory-mapped registers that the kernel emulates.
         GuestMmioKernel "mmio-kernel",
-        /// Memory-mapped registers answered by the VMM.
+        /// Accesses to memory-mapped registers that the VMM emulates.
         GuestMmioVmm "mmio-vmm",
         /// WFI and WFE.
         GuestWfx "wfx",
@@ -162,7 +163,7 @@ kinds! {
 }
 
 impl Kind {
-    /// Faults that map a page each.
+    /// Faults that map one page each.
     pub const MAPPING: [Kind; 4] = [
         Kind::FaultAnonRead,
         Kind::FaultAnonWrite,

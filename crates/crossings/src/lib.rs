@@ -5,9 +5,8 @@
 //! without a cache line that another CPU uses. Other CPUs read it on request: a [`Snapshot`] is the
 //! sum over all CPUs, and the difference of two snapshots is what happened in between.
 //!
-//! A count is exact if the crossing is counted with interrupts masked, or if no interrupt handler
-//! counts the same [`Kind`]: the count of a handler that runs between the load and the store would
-//! be lost.
+//! A count is exact if it is made with interrupts masked, or if no interrupt handler counts the
+//! same [`Kind`]: a count by a handler that runs between the load and the store would be lost.
 #![no_std]
 #![forbid(unsafe_code)]
 

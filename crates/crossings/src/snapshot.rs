@@ -6,14 +6,15 @@ use zerocopy::FromZeros;
 
 use crate::{Kind, SYSCALLS, Section, Table};
 
-/// The sum of the tables of several CPUs at about one moment. Some 8.5 KiB: not for a small stack.
+/// The sum of the tables of several CPUs at about one moment. Some 8.5 KiB: too large for a small
+/// stack.
 #[derive(Clone, Debug, PartialEq, Eq, FromZeros)]
 pub struct Snapshot {
     syscalls: [u64; SYSCALLS],
     kinds: [u64; Kind::COUNT],
 }
 
-/// The event that a value of a snapshot counts.
+/// The name of a counter in a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     /// A system call, by number.
@@ -32,7 +33,7 @@ impl fmt::Display for Name {
 }
 
 impl Snapshot {
-    /// All counts zero.
+    /// A snapshot whose counts are all zero.
     pub const fn new() -> Self {
         Snapshot {
             syscalls: [0; SYSCALLS],
@@ -79,15 +80,15 @@ impl Snapshot {
         self.syscalls[number % SYSCALLS]
     }
 
-    /// All system calls together.
+    /// The count of all system calls together.
     pub fn syscalls(&self) -> u64 {
         self.syscalls
             .iter()
             .fold(0, |sum, count| sum.wrapping_add(*count))
     }
 
-    /// Every counter, zeroes included: system calls by number, then kinds in their order, section
-    /// by section.
+    /// Every counter, those at zero included: system calls by number, then the kinds in their
+    /// order, section by section.
     pub fn iter(&self) -> impl Iterator<Item = (Section, Name, u64)> + '_ {
         let syscalls = self.syscalls.iter().enumerate();
         let kinds = Kind::ALL.iter().zip(&self.kinds);

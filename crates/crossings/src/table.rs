@@ -1,4 +1,4 @@
-//! The storage of one CPU.
+//! The counters of one CPU.
 
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,9 +7,9 @@ use zerocopy::FromZeros;
 
 use crate::Kind;
 
-/// Counters for system calls: Linux's generic numbers (`include/uapi/asm-generic/unistd.h`) all lie
-/// in the lower half, those of 32-bit programs have the upper one. A power of two, so that a mask
-/// bounds the number.
+/// The number of counters for system calls. All of Linux's generic numbers
+/// (`include/uapi/asm-generic/unistd.h`) lie in the lower half; the upper half is for 32-bit
+/// programs. It is a power of two, so that a mask bounds the number.
 pub const SYSCALLS: usize = 1024;
 
 /// Byte offset of the counter of system call 0 in a [`Table`]; the others follow, 8 bytes each.
@@ -26,9 +26,9 @@ pub const fn kind_offset(kind: Kind) -> usize {
 
 /// The counters of one CPU for one counting group.
 ///
-/// All zeroes is a valid empty table. Aligned to 128 bytes, the longest cache line of the CPUs that
-/// Stile runs on, so that no two CPUs' tables share one. One CPU writes, any CPU reads: single
-/// counters are never torn, but two of them need not be of the same moment.
+/// All zeroes is a valid empty table. A table is aligned to 128 bytes, the longest cache line of
+/// the CPUs that Stile runs on, so that tables of two CPUs share no line. One CPU writes, any CPU
+/// reads: a single counter is never torn, but two counters may be read at different moments.
 #[repr(C, align(128))]
 #[derive(FromZeros)]
 pub struct Table {
@@ -57,8 +57,8 @@ impl Table {
         bump(&self.kinds[kind as usize], n);
     }
 
-    /// Counts one system call by its number, of which the low 10 bits count. Only the CPU that owns
-    /// the table may call this.
+    /// Counts one system call by the low 10 bits of its number. Only the CPU that owns the table
+    /// may call this.
     #[inline(always)]
     pub fn syscall(&self, number: usize) {
         bump(&self.syscalls[number % SYSCALLS], 1);
@@ -82,7 +82,7 @@ impl Default for Table {
 }
 
 /// Not `fetch_add`: there is one writer, and an exclusive or atomic access would cost more than the
-/// crossing counted.
+/// crossing that it counts.
 #[inline(always)]
 fn bump(counter: &AtomicU64, n: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);

@@ -1,4 +1,4 @@
-//! Counting, reading from other threads, and snapshots.
+//! Counts, reads from other threads, and snapshots.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};

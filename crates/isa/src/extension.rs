@@ -1,4 +1,4 @@
-//! The extensions by name.
+//! The extensions that Stile knows.
 
 use crate::Extensions;
 
@@ -6,8 +6,8 @@ use crate::Extensions;
 /// list.
 macro_rules! extensions {
     ($($(#[$doc:meta])* $variant:ident $name:literal,)*) => {
-        /// An extension that Stile knows, in the order in which Linux's `/proc/cpuinfo` lists them.
-        /// Others are passed over.
+        /// An extension that Stile knows, in the order of Linux's `/proc/cpuinfo`. Others are
+        /// ignored.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Extension {
@@ -15,10 +15,10 @@ macro_rules! extensions {
         }
 
         impl Extension {
-            /// All of them, in order.
+            /// All extensions, in order.
             pub const ALL: &'static [Extension] = &[$(Extension::$variant,)*];
 
-            /// Its name in lower case, as device trees have it.
+            /// The name in lower case, as in device trees.
             pub const fn name(self) -> &'static str {
                 match self { $(Extension::$variant => $name,)* }
             }
@@ -133,16 +133,16 @@ extensions! {
     /// A timer comparator that the supervisor sets by itself.
     ///
     Sstc "sstc",
-    /// Accessed and Dirty bits are software's affair: a page fault asks for them.
+    /// Software sets the Accessed and Dirty bits: an access that needs one set is a page fault.
     ///
     Svade "svade",
-    /// Accessed and Dirty bits can be set by the hardware.
+    /// The hardware can set the Accessed and Dirty bits.
     ///
     Svadu "svadu",
-    /// Fences split into fine-grained invalidations.
+    /// Fine-grained parts of a fence.
     ///
     Svinval "svinval",
-    /// Bigger leaves of naturally aligned powers of two.
+    /// Naturally aligned leaves of a power of two of pages.
     ///
     Svnapot "svnapot",
     /// Memory types in page-table entries.
@@ -166,7 +166,7 @@ const ZKS: Extensions = Extensions::of(&[Zbkb, Zbkc, Zksed, Zksh]);
 const ZVKN: Extensions = Extensions::of(&[Zvkned, Zvknhb, Zvkb, Zvkt]);
 const ZVKS: Extensions = Extensions::of(&[Zvksed, Zvksh, Zvkb, Zvkt]);
 
-/// Names that stand for several extensions and are none themselves.
+/// Names that stand for several extensions, but are no extensions themselves.
 const BUNDLES: &[(&str, Extensions)] = &[
     ("g", Extensions::of(&[I, M, A, F, D, Zicsr, Zifencei])),
     ("b", Extensions::of(&[Zba, Zbb, Zbs])),
@@ -181,7 +181,7 @@ const BUNDLES: &[(&str, Extensions)] = &[
     ("zvksg", ZVKS.with(Zvkg)),
 ];
 
-/// The extensions that `name` stands for, whatever its case; none if it is not known.
+/// The extensions that `name` stands for, in any case; none if the name is unknown.
 pub(crate) fn named(name: &str) -> Extensions {
     let bundle = BUNDLES
         .iter()
@@ -198,7 +198,7 @@ pub(crate) fn named(name: &str) -> Extensions {
 }
 
 impl Extension {
-    /// The extensions that are part of this one.
+    /// The extensions that are parts of this one.
     pub(crate) const fn implied(self) -> Extensions {
         match self {
             A => Extensions::of(&[Zaamo, Zalrsc]),
@@ -217,7 +217,7 @@ impl Extension {
     /// The extensions that this one requires.
     pub(crate) const fn needs(self) -> Extensions {
         match self {
-            // No system of today has F without D, and Linux does without such.
+            // No existing system has F without D, and Linux does not support it.
             F | Q | V | Zve32f | Zve64f | Zve64d | Zfa | Zfbfmin | Zfh | Zfhmin => {
                 Extensions::of(&[D])
             }

@@ -8,18 +8,18 @@ use crate::{Extension::*, Extensions};
 /// The extensions that a hart implements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hart {
-    /// Bits of an integer register, 32, 64 or 128; 0 if the node does not say.
+    /// Width of an integer register in bits: 32, 64 or 128; 0 if the node does not say.
     pub xlen: u32,
-    /// Its extensions, with all that they imply.
+    /// Its extensions, and all that they imply.
     pub extensions: Extensions,
-    /// Where the string could not be read, if anywhere; what could be read was.
+    /// The first place that could not be parsed, if any; the rest was parsed.
     pub malformed: Option<Malformed>,
 }
 
-/// The first place in an ISA string that could not be read.
+/// The first place in an ISA string that could not be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// Bytes from the start of the string.
+    /// The offset in bytes from the start of the string.
     pub at: usize,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Malformed {
 }
 
 impl Hart {
-    /// From `riscv,isa-base` (such as `rv64i`) and the names in `riscv,isa-extensions`.
+    /// Parses `riscv,isa-base` (such as `rv64i`) and the names in `riscv,isa-extensions`.
     pub fn from_list<'a>(base: &str, names: impl IntoIterator<Item = &'a str>) -> Hart {
         let (xlen, letters) = split_base(base.as_bytes());
         let malformed =
@@ -50,12 +50,12 @@ impl Hart {
         }
     }
 
-    /// From `riscv,isa`, such as `rv64imafdc_zicsr2p0_sstc` (Unprivileged Architecture, "ISA
+    /// Parses `riscv,isa`, such as `rv64imafdc_zicsr2p0_sstc` (Unprivileged Architecture, "ISA
     /// Extension Naming Conventions").
     ///
-    /// Case does not matter, versions are passed over, and `su` after the letters (modes, in the
-    /// strings of old emulators) is too. Zicsr, Zifencei, Zicntr and Zihpm were part of I when such
-    /// strings were written, and are taken as implied by it.
+    /// Case does not matter. Versions are skipped, as is `su` after the letters (modes, in the
+    /// strings of old emulators). Zicsr, Zifencei, Zicntr and Zihpm were part of I when such
+    /// strings were written, so I implies them here.
     pub fn from_string(isa: &str) -> Hart {
         let (xlen, rest) = split_base(isa.as_bytes());
         let mut reader = Reader {
@@ -78,7 +78,7 @@ impl Hart {
     }
 }
 
-/// `rv32`, `rv64` or `rv128` and what follows; 0 and everything if it does not start so.
+/// Splits off `rv32`, `rv64` or `rv128`; returns 0 and the whole string if it starts otherwise.
 fn split_base(isa: &[u8]) -> (u32, &[u8]) {
     let bases = [(&b"rv32"[..], 32), (b"rv64", 64), (b"rv128", 128)];
     let fits =
@@ -87,7 +87,7 @@ fn split_base(isa: &[u8]) -> (u32, &[u8]) {
     found.map_or((0, isa), |(base, xlen)| (xlen, &isa[base.len()..]))
 }
 
-/// Takes an ISA string apart, name by name.
+/// Splits an ISA string into names.
 struct Reader<'a> {
     all: &'a str,
     rest: &'a [u8],
@@ -95,7 +95,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// The next name, without its version. Whatever is no name is passed over and noted.
+    /// The next name, without its version. Bytes that form no name are skipped and reported.
     fn next_name(&mut self) -> Option<&'a str> {
         loop {
             let start = self.position();
@@ -131,7 +131,7 @@ impl<'a> Reader<'a> {
         self.all.len() - self.rest.len()
     }
 
-    /// Whether the last byte passed was one of the single letters, not an underscore.
+    /// True if the previous byte was a single-letter extension, not an underscore.
     fn in_letters(&self) -> bool {
         self.position()
             .checked_sub(1)
@@ -142,7 +142,7 @@ impl<'a> Reader<'a> {
         self.rest = &self.rest[bytes..];
     }
 
-    /// Passes over `2` or `2p0`. A `p` after no digits, or without digits after it, is the
+    /// Skips a version, `2` or `2p0`. A `p` that has no digits before it, or none after it, is the
     /// extension P.
     fn skip_version(&mut self) {
         let major = digits(self.rest);
@@ -159,12 +159,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The letters with which names of several letters start.
+/// True for the letters with which multi-letter names start.
 fn is_prefix(letter: u8) -> bool {
     matches!(letter.to_ascii_lowercase(), b's' | b'x' | b'z')
 }
 
-/// How many digits `bytes` starts with.
+/// The number of digits at the start of `bytes`.
 fn digits(bytes: &[u8]) -> usize {
     bytes
         .iter()
@@ -172,7 +172,7 @@ fn digits(bytes: &[u8]) -> usize {
         .count()
 }
 
-/// `name` without `2` or `2p0` at its end.
+/// `name` without a version (`2` or `2p0`) at its end.
 fn without_version(name: &[u8]) -> &[u8] {
     let trim = |name: &[u8]| {
         name.iter()

@@ -4,11 +4,11 @@
 use crate::Extension::{self, *};
 use crate::Extensions;
 
-/// How fast misaligned accesses are, as Linux numbers it.
+/// The speed of misaligned accesses, with Linux's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Misaligned {
-    /// Not known, or not the same on all harts.
+    /// Unknown, or not the same on all harts.
     Unknown = 0,
     /// Emulated by the kernel or the firmware.
     Emulated = 1,
@@ -20,29 +20,29 @@ pub enum Misaligned {
     Unsupported = 4,
 }
 
-/// The facts about some harts that programs may know.
+/// The facts about some harts that programs may query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// mvendorid, marchid and mimpid (SBI base extension); [`u64::MAX`] where harts differ.
     pub ids: [u64; 3],
-    /// Extensions that all of them have and programs can use.
+    /// The extensions that all of these harts have and programs can use.
     pub extensions: Extensions,
     /// Misaligned accesses of integer and floating-point registers.
     pub misaligned_scalar: Misaligned,
     /// Misaligned accesses of vector registers.
     pub misaligned_vector: Misaligned,
-    /// Bytes that Zicboz zeroes at once.
+    /// The size in bytes of the block that Zicboz zeroes.
     pub zicboz_block: u64,
-    /// Bytes that Zicbom cleans at once.
+    /// The size in bytes of the block that Zicbom cleans.
     pub zicbom_block: u64,
-    /// The end of the addresses that a program can map; the key is named after the highest of them,
-    /// but Linux reports this.
+    /// The end of the addresses that a program can map. The key's name says highest address, but
+    /// Linux reports the end.
     pub address_end: u64,
-    /// Ticks of the time CSR in a second.
+    /// Frequency of the time CSR in Hz.
     pub time_frequency: u64,
 }
 
-/// Keys are 0 to this.
+/// The highest key.
 pub const MAX_KEY: i64 = 14;
 
 const BASE_BEHAVIOR: i64 = 3;
@@ -50,7 +50,7 @@ const IMA_EXT_0: i64 = 4;
 const CPUPERF_0: i64 = 5;
 
 impl Facts {
-    /// The facts that hold for the harts of both.
+    /// The facts that hold for the harts of both operands.
     pub fn and(self, other: Facts) -> Facts {
         let same = |a: u64, b: u64| if a == b { a } else { u64::MAX };
         let speed = |a: Misaligned, b: Misaligned| if a == b { a } else { Misaligned::Unknown };
@@ -63,8 +63,8 @@ impl Facts {
         }
     }
 
-    /// The value of `key`; `None` if Linux has no such key, which the system call reports by the
-    /// key −1.
+    /// The value of `key`; `None` if Linux has no such key: the system call then sets the key to
+    /// −1.
     pub fn value(&self, key: i64) -> Option<u64> {
         let block = |extension, size| {
             if self.extensions.has(extension) {
@@ -83,14 +83,14 @@ impl Facts {
             8 => self.time_frequency,
             10 => self.misaligned_vector as u64,
             12 => block(Zicbom, self.zicbom_block),
-            11 | 13 | 14 => 0, // extensions of vendors
+            11 | 13 | 14 => 0, // vendor extensions
             _ => return None,
         })
     }
 }
 
-/// With the flag WHICH_CPUS: whether harts whose `key` has the value `has` match `wanted`. Values
-/// that are sets must contain the one wanted, others be equal to it.
+/// True if harts whose `key` has the value `has` match `wanted` (flag WHICH_CPUS). A value that is
+/// a set must contain the wanted one; any other must equal it.
 pub const fn matches(key: i64, has: u64, wanted: u64) -> bool {
     match key {
         BASE_BEHAVIOR | IMA_EXT_0 | CPUPERF_0 | 11 | 13 | 14 => has & wanted == wanted,
@@ -107,8 +107,8 @@ fn ima_ext_0(extensions: Extensions) -> u64 {
         .fold(fd, |word, (_, bit)| word | 1 << bit)
 }
 
-/// The bits of IMA_EXT_0 but FD. Zcf (46) is for 32-bit harts, Supm (49) needs the kernel's pointer
-/// masking.
+/// The bits of IMA_EXT_0 other than FD. Zcf (46) is for 32-bit harts; Supm (49) needs pointer
+/// masking by the kernel.
 const BITS: &[(Extension, u32)] = &[
     (C, 1),
     (V, 2),

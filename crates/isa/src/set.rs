@@ -8,8 +8,8 @@ use crate::Extension::{self, *};
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extensions(u128);
 
-/// The register state that the kernel saves for programs. Extensions without such state need
-/// nothing of it.
+/// The state that the kernel saves and the operations that it enables for programs. Other
+/// extensions need no support by the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usable {
     /// Floating-point registers are saved (sstatus.FS).
@@ -23,10 +23,10 @@ pub struct Usable {
 }
 
 impl Extensions {
-    /// None.
+    /// The empty set.
     pub const NONE: Extensions = Extensions(0);
 
-    /// These.
+    /// The set of `extensions`.
     pub const fn of(extensions: &[Extension]) -> Extensions {
         let (mut set, mut at) = (Extensions::NONE, 0);
         while at < extensions.len() {
@@ -36,13 +36,13 @@ impl Extensions {
         set
     }
 
-    /// Whether `extension` is in the set.
+    /// True if `extension` is in the set.
     #[inline]
     pub const fn has(self, extension: Extension) -> bool {
         self.0 >> extension as u32 & 1 == 1
     }
 
-    /// Whether all of `others` are in the set.
+    /// True if all of `others` are in the set.
     pub const fn has_all(self, others: Extensions) -> bool {
         self.0 & others.0 == others.0
     }
@@ -52,17 +52,17 @@ impl Extensions {
         Extensions(self.0 | 1 << extension as u32)
     }
 
-    /// The set with `extension` taken away.
+    /// The set with `extension` removed.
     pub const fn without(self, extension: Extension) -> Extensions {
         Extensions(self.0 & !(1 << extension as u32))
     }
 
-    /// The extensions that both have: folded over all harts, the extensions of the system.
+    /// The intersection: taken over all harts, the extensions of the system.
     pub const fn and(self, other: Extensions) -> Extensions {
         Extensions(self.0 & other.0)
     }
 
-    /// The extensions that either has.
+    /// The union.
     pub const fn or(self, other: Extensions) -> Extensions {
         Extensions(self.0 | other.0)
     }
@@ -75,14 +75,14 @@ impl Extensions {
             .filter(move |extension| self.has(*extension))
     }
 
-    /// The set with all extensions that its members imply, and without those whose requirements it
-    /// lacks.
+    /// Adds the extensions that the members imply, then removes members whose requirements are
+    /// missing.
     pub fn resolved(self) -> Extensions {
         let complete = fixed_point(self, |set| {
             let implied = set
                 .iter()
                 .fold(set, |set, extension| set.or(extension.implied()));
-            // C with D is Zcd too (Zc specification).
+            // C with D implies Zcd (Zc specification).
             if implied.has(C) && implied.has(D) {
                 implied.with(Zcd)
             } else {
@@ -97,7 +97,7 @@ impl Extensions {
         })
     }
 
-    /// The part that programs can use.
+    /// The extensions of the set that programs can use.
     pub fn usable(self, usable: Usable) -> Extensions {
         let given = [
             (usable.float, Extensions::of(&[F, D, Q])),
@@ -121,7 +121,7 @@ impl Extensions {
         })
     }
 
-    /// AT_HWCAP: a bit for each of the letters i, m, a, f, d, c and v (Linux,
+    /// AT_HWCAP: one bit for each of the letters i, m, a, f, d, c and v (Linux,
     /// `arch/riscv/include/uapi/asm/hwcap.h`).
     pub fn hwcap(self) -> u64 {
         let letters = self.and(Extensions::of(&[I, M, A, F, D, C, V]));
@@ -131,7 +131,7 @@ impl Extensions {
     }
 }
 
-/// Applies `step` until nothing changes. Each step only adds or only takes away, so it ends.
+/// Applies `step` until nothing changes. A step only adds or only removes, so this ends.
 fn fixed_point(mut set: Extensions, step: impl Fn(Extensions) -> Extensions) -> Extensions {
     loop {
         let next = step(set);
@@ -142,7 +142,7 @@ fn fixed_point(mut set: Extensions, step: impl Fn(Extensions) -> Extensions) -> 
     }
 }
 
-/// The part of an ISA string after `rv64`: letters, then names with an underscore before each.
+/// Prints the part of an ISA string after `rv64`: letters, then names, each after an underscore.
 impl fmt::Display for Extensions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.iter()

@@ -4,7 +4,8 @@ use isa::hwprobe::{Facts, MAX_KEY, Misaligned, matches};
 use isa::{Extension, Extension::*, Extensions};
 use proptest::prelude::*;
 
-/// `RISCV_HWPROBE_EXT_*` of IMA_EXT_0 from bit 3 on; a dash where Stile has nothing to say.
+/// Names of `RISCV_HWPROBE_EXT_*` in IMA_EXT_0 from bit 3 on; a dash for bits that Stile never
+/// sets.
 const NAMES: &str = "zba zbb zbs zicboz zbc zbkb zbkc zbkx zknd zkne zknh zksed zksh zkt zvbb zvbc zvkb zvkg zvkned zvknha \
     zvknhb zvksed zvksh zvkt zfh zfhmin zihintntl zvfh zvfhmin zfa ztso zacas zicond zihintpause zve32x zve32f zve64x zve64f \
     zve64d zimop zca zcb zcd - zcmop zawrs - zicntr zihpm zfbfmin zvfbfmin zvfbfwma zicbom zaamo zalrsc zabha";

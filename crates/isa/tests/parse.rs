@@ -1,4 +1,4 @@
-//! Parsing strings of device trees: real ones, old and new, and arbitrary ones.
+//! Parses strings of device trees: real ones, old and new, and arbitrary ones.
 
 use isa::Extension::*;
 use isa::{Extension, Extensions, Hart, Malformed, Usable};
@@ -62,7 +62,7 @@ fn strings_of_all_ages() {
     // The extension P, then a version of it.
     assert_eq!(extensions("rv64ip2zba"), extensions("rv64i_zba"));
     assert_eq!(extensions("rv64i2p_zba"), extensions("rv64i_zba"));
-    // Digits that belong to the name.
+    // Digits that are part of a name.
     assert!(
         extensions("rv64i_svrsw60t59b").has(Svrsw60t59b) && extensions("rv64imafdv").has(Zve64x)
     );
@@ -76,8 +76,8 @@ fn bundles_and_what_is_implied() {
         Zba, Zbb, Zbs, Zbkb, Zbkc, Zbkx, Zknd, Zkne, Zknh
     ])));
     assert!(extensions("rv64gcv_zvbb").has(Zvkb));
-    // An extension without those that it requires is dropped: F without D, vector cryptography
-    // without vectors.
+    // An extension without its requirements is dropped: F without D, vector cryptography without
+    // vectors.
     assert_eq!(extensions("rv64imacf"), extensions("rv64imac"));
     assert!(
         !extensions("rv64gc_zvkned").has(Zvkned) && extensions("rv64gc_zve32x_zvkned").has(Zvkned)
@@ -190,7 +190,7 @@ proptest! {
             prop_assert!(hart.malformed.is_none_or(|malformed| malformed.at <= isa.len()));
             prop_assert_eq!(hart.extensions, hart.extensions.resolved());
             let _ = Hart::from_list(&isa, [isa.as_str(), &tail]);
-            // A separator ends whatever came before it.
+            // A separator ends the name before it.
             let ended = isa + "_svvptc";
             prop_assert!(Hart::from_string(&ended).extensions.has(Svvptc));
         }

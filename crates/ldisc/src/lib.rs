@@ -18,10 +18,10 @@ pub use termios::{NCCS, Termios};
 use alloc::collections::{TryReserveError, VecDeque};
 use linux_raw_sys::general::*;
 
-/// Bytes of input that wait for a reader, as on Linux.
+/// The capacity of the input buffer, as on Linux.
 pub const CAPACITY: usize = 4096;
 
-/// A signal that a character asks for, to be sent to the foreground process group.
+/// A signal to send to the foreground process group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// `VINTR`: SIGINT.
@@ -46,9 +46,9 @@ pub struct Effect {
 struct Cell(u16);
 
 impl Cell {
-    /// Ends a line.
+    /// This byte ends a line.
     const END: u16 = 1 << 8;
-    /// Is not delivered: it stood for end-of-file.
+    /// This byte marks end-of-file, and is not delivered.
     const EOF: u16 = 1 << 9;
 
     fn byte(self) -> u8 {
@@ -60,24 +60,24 @@ impl Cell {
     }
 }
 
-/// One terminal's discipline.
+/// The line discipline of one terminal.
 pub struct Discipline {
     termios: Termios,
     input: VecDeque<Cell>,
-    /// Ends of lines among `input`.
+    /// The number of line ends in `input`.
     lines: usize,
-    /// Cells at the tail of `input` that form the line being edited.
+    /// The number of cells at the tail of `input` that form the line being edited.
     editing: usize,
-    /// The next byte is taken literally (`VLNEXT` came before it).
+    /// The next byte is taken literally (`VLNEXT` preceded it).
     literal: bool,
-    /// Erased characters are being echoed, after a backslash (`ECHOPRT`).
+    /// Erased characters are being shown after a backslash (`ECHOPRT`).
     erasing: bool,
     stopped: bool,
     output: Output,
 }
 
 impl Discipline {
-    /// A discipline with the default settings. Fails for lack of memory.
+    /// A discipline with the default settings. Fails if there is no memory.
     pub fn new() -> Result<Self, TryReserveError> {
         let mut input = VecDeque::new();
         input.try_reserve_exact(CAPACITY)?;
@@ -98,8 +98,8 @@ impl Discipline {
         &self.termios
     }
 
-    /// Changes the settings. Typed text stays readable: on a change from or to lines the text
-    /// so far counts as one.
+    /// Changes the settings. Typed text stays readable: if canonical mode changes, the text so far
+    /// becomes a line.
     pub fn set_termios(&mut self, termios: Termios) {
         if (self.termios.lflag ^ termios.lflag) & (ICANON | EXTPROC) != 0 {
             if let Some(cell) = self.input.back_mut()
@@ -127,11 +127,11 @@ impl Discipline {
         self.stopped = stopped;
     }
 
-    /// How many more bytes of input can be taken in. In canonical mode never none, as long as no
-    /// whole line waits: the line could not be ended otherwise.
+    /// How many more bytes of input fit. In canonical mode at least one until a whole line waits:
+    /// otherwise the line could not be ended.
     pub fn room(&self) -> usize {
         let room = CAPACITY.saturating_sub(self.input.len());
-        // Each byte might take three, as Linux counts.
+        // PARMRK may turn each byte into three, which is how Linux counts.
         let marks = self.termios.input(PARMRK);
         let room = room.div_ceil(if marks { 3 } else { 1 }).saturating_sub(1);
         if room == 0 && self.canonical() && self.lines == 0 {
@@ -141,12 +141,12 @@ impl Discipline {
         }
     }
 
-    /// Whether input is edited, and read, by lines: not where the other end does that (EXTPROC).
+    /// True if input is edited and read by lines: not if the other end does that (EXTPROC).
     pub fn canonical(&self) -> bool {
         self.termios.local(ICANON) && !self.termios.local(EXTPROC)
     }
 
-    /// Takes in one byte from the line; `echo` gets the bytes for the screen.
+    /// Processes one byte of input; `echo` gets the bytes for the screen.
     pub fn receive(&mut self, byte: u8, echo: &mut dyn FnMut(&[u8])) -> Effect {
         let mut byte = self.stripped(byte);
         if self.termios.input(IUCLC) && self.termios.local(IEXTEN) {
@@ -195,7 +195,8 @@ impl Discipline {
         if self.canonical() {
             self.receive_in_line(byte, echo);
         } else if was_return {
-            // A return that became a newline is shown as one, a typed newline as a character.
+            // A return that became a newline is echoed as a newline, a typed newline as a
+            // character.
             self.take_newline(echo);
         } else {
             self.take(byte, 0, echo);
@@ -203,7 +204,7 @@ impl Discipline {
         effect
     }
 
-    /// Whether `byte`, as the next from the line, throws away input and output: it asks for a
+    /// True if `byte`, as the next byte of input, discards input and output, because it causes a
     /// signal.
     pub fn flushes(&self, byte: u8) -> bool {
         let flow = self.termios.input(IXON)
@@ -221,7 +222,7 @@ impl Discipline {
         }
     }
 
-    /// A byte in canonical mode: an editing character, the end of a line, or text.
+    /// Processes a byte in canonical mode: an editing character, the end of a line, or text.
     fn receive_in_line(&mut self, byte: u8, echo: &mut dyn FnMut(&[u8])) {
         let termios = self.termios;
         let extended = termios.local(IEXTEN);
@@ -276,7 +277,7 @@ impl Discipline {
         .find_map(|(index, signal)| self.termios.is(index, byte).then_some(signal))
     }
 
-    /// Whether there is room for text; else the bell rings.
+    /// True if there is room for text; otherwise rings the bell.
     fn has_room(&self, echo: &mut dyn FnMut(&[u8])) -> bool {
         let has = self.input.len() < CAPACITY - 1;
         if !has && self.termios.input(IMAXBEL) {
@@ -292,13 +293,13 @@ impl Discipline {
         }
         self.echo(byte, echo);
         if byte == 0xff && self.termios.input(PARMRK) {
-            // One alone would begin the mark of an error.
+            // A single 0xff would begin the mark of an error.
             self.push(byte, 0);
         }
         self.push(byte, marks);
     }
 
-    /// Stores a newline outside of lines, and echoes it.
+    /// Stores a newline in non-canonical mode, and echoes it.
     fn take_newline(&mut self, echo: &mut dyn FnMut(&[u8])) {
         if !self.has_room(echo) {
             return;
@@ -343,14 +344,14 @@ impl Discipline {
         }
     }
 
-    /// Ends the display of erased characters, if nothing is left to erase.
+    /// Ends the display of erased characters if nothing is left to erase.
     fn finish_empty(&mut self, echo: &mut dyn FnMut(&[u8])) {
         if self.editing == 0 {
             self.finish_erasing(echo);
         }
     }
 
-    /// How `byte` is echoed: control characters as `^X` where `ECHOCTL` asks for it.
+    /// The echo of `byte`: `^X` for control characters if `ECHOCTL` is set.
     fn shown(&self, byte: u8) -> ([u8; 2], usize) {
         let control = byte < b' ' && byte != b'\t' || byte == 0x7f;
         if control && self.termios.local(ECHOCTL) {
@@ -360,14 +361,16 @@ impl Discipline {
         }
     }
 
-    /// Where the last character of the line being edited begins: all its bytes, in UTF-8.
+    /// The index at which the last character of the edited line begins; in UTF-8 it has several
+    /// bytes.
     fn last_character(&self) -> Option<usize> {
         let utf8 = self.termios.input(IUTF8);
         let mut line = self.input.len() - self.editing..self.input.len();
         line.rfind(|&at| !(utf8 && self.input[at].byte() & 0xc0 == 0x80))
     }
 
-    /// Erases the last character; false if there is none. `one`: no more than this is to go.
+    /// Erases the last character; false if there is none. `one`: no other character is to be
+    /// erased.
     fn erase_character(&mut self, one: bool, echo: &mut dyn FnMut(&[u8])) -> bool {
         let Some(start) = self.last_character() else {
             return false;
@@ -428,8 +431,8 @@ impl Discipline {
         }
     }
 
-    /// Removes the echo of `byte`, the last character, from the screen. `one`: not a word's or a
-    /// line's.
+    /// Removes the echo of `byte`, the last character, from the screen. `one`: not as part of a
+    /// word or a line.
     fn rub_out(&mut self, byte: u8, one: bool, echo: &mut dyn FnMut(&[u8])) {
         if !self.termios.local(ECHO) {
             return;
@@ -472,7 +475,8 @@ impl Discipline {
         }
     }
 
-    /// Bytes that a read would get now (FIONREAD); in canonical mode the bytes of whole lines.
+    /// The number of bytes that a read would get now (FIONREAD); in canonical mode only of whole
+    /// lines.
     pub fn available(&self) -> usize {
         if self.canonical() {
             let whole = self.input.range(..self.input.len() - self.editing);
@@ -482,7 +486,8 @@ impl Discipline {
         }
     }
 
-    /// True when a read would not wait: a whole line in canonical mode, `at_least` bytes otherwise.
+    /// True if a read would not block: there is a line in canonical mode, `at_least` bytes
+    /// otherwise.
     pub fn readable(&self, at_least: usize) -> bool {
         if self.canonical() {
             self.lines > 0
@@ -491,8 +496,8 @@ impl Discipline {
         }
     }
 
-    /// Moves input to `buffer` and returns how much: up to the end of a line in canonical mode. 0
-    /// when [`Self::readable`] is end-of-file.
+    /// Moves input to `buffer` and returns its length: up to the end of a line in canonical mode.
+    /// If [`Self::readable`] is true, 0 means end-of-file.
     pub fn read(&mut self, buffer: &mut [u8]) -> usize {
         let canonical = self.canonical();
         if canonical && self.lines == 0 {
@@ -520,7 +525,8 @@ impl Discipline {
             *place = cell.byte();
             count += 1;
             self.drop_front();
-            // A full buffer takes the end-of-file mark along, or the next read would see it alone.
+            // A read that fills its buffer consumes the end-of-file mark too, or the next read
+            // would return 0.
             if cell.has(Cell::END) && canonical {
                 break;
             }
@@ -546,7 +552,7 @@ impl Discipline {
         self.editing = self.editing.min(self.input.len());
     }
 
-    /// Discards input that was not read yet.
+    /// Discards unread input.
     pub fn flush_input(&mut self) {
         self.input.clear();
         self.lines = 0;

@@ -1,16 +1,16 @@
-//! Output processing: a program's bytes on their way to the screen.
+//! Output processing, of a program's bytes for the screen.
 
 use crate::Termios;
 use linux_raw_sys::general::*;
 
-/// The state that output processing keeps: the column, for tabs and ONOCR.
+/// The state of output processing: the column, for tabs and ONOCR.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Output {
     column: usize,
 }
 
 impl Output {
-    /// Processes `bytes` as `termios` asks; `sink` gets the result, in as few pieces as possible.
+    /// Processes `bytes` by the settings; `sink` gets the result, in as few pieces as possible.
     pub fn process(&mut self, termios: &Termios, bytes: &[u8], sink: &mut dyn FnMut(&[u8])) {
         if !termios.output(OPOST) {
             return sink(bytes);
@@ -37,7 +37,7 @@ impl Output {
         }
     }
 
-    /// Follows the cursor over `byte` and returns its replacement, if there is one.
+    /// Moves the column by `byte` and returns its replacement, if there is one.
     fn special(&mut self, termios: &Termios, byte: u8) -> Option<&'static [u8]> {
         match byte {
             b'\n' => {

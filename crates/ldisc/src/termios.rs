@@ -2,7 +2,7 @@
 
 use linux_raw_sys::general::*;
 
-/// Control characters that the settings hold (Linux's `NCCS`).
+/// The number of control characters (Linux's `NCCS`).
 pub const NCCS: usize = 19;
 
 /// The terminal's settings, with Linux's flag values (termios(3)).
@@ -16,9 +16,9 @@ pub struct Termios {
     pub cflag: u32,
     /// Local modes.
     pub lflag: u32,
-    /// Number of the line discipline: kept for the program, always 0 in effect.
+    /// Number of the line discipline: stored for the program, without effect.
     pub line: u8,
-    /// Control characters, by `VINTR` and its like.
+    /// Control characters, indexed by `VINTR` and the like.
     pub cc: [u8; NCCS],
     /// Input speed in baud.
     pub ispeed: u32,
@@ -27,7 +27,7 @@ pub struct Termios {
 }
 
 impl Default for Termios {
-    /// Linux's settings of a terminal that was just opened.
+    /// Linux's settings of a newly opened terminal.
     fn default() -> Self {
         let mut cc = [0; NCCS];
         for (index, character) in [
@@ -61,7 +61,7 @@ impl Default for Termios {
 }
 
 impl Termios {
-    /// Nothing set.
+    /// No flag, no character and no speed set.
     pub const ZERO: Termios = Termios {
         iflag: 0,
         oflag: 0,
@@ -73,7 +73,7 @@ impl Termios {
         ospeed: 0,
     };
 
-    /// These settings, but with the `locked` ones as in `old`.
+    /// These settings, except that those in `locked` stay as in `old`.
     pub fn kept(self, old: &Termios, locked: &Termios) -> Termios {
         let flags = |new: u32, old: u32, locked: u32| new & !locked | old & locked;
         let byte = |new: u8, old: u8, locked: u8| if locked == 0 { new } else { old };
@@ -88,22 +88,22 @@ impl Termios {
         }
     }
 
-    /// True when all of `flags` are set among the local modes.
+    /// True if all of `flags` are set among the local modes.
     pub fn local(&self, flags: u32) -> bool {
         self.lflag & flags == flags
     }
 
-    /// True when all of `flags` are set among the input modes.
+    /// True if all of `flags` are set among the input modes.
     pub fn input(&self, flags: u32) -> bool {
         self.iflag & flags == flags
     }
 
-    /// True when all of `flags` are set among the output modes.
+    /// True if all of `flags` are set among the output modes.
     pub fn output(&self, flags: u32) -> bool {
         self.oflag & flags == flags
     }
 
-    /// True when `byte` is the control character `index`, and that is not disabled (0).
+    /// True if `byte` is the control character `index` and not 0, which disables it.
     pub fn is(&self, index: u32, byte: u8) -> bool {
         byte != 0 && self.cc[index as usize] == byte
     }

@@ -2,7 +2,7 @@ extern crate std;
 use super::*;
 use std::{string::String, vec::Vec};
 
-/// A discipline, what it echoed, and the effects that were more than an echo.
+/// A discipline, its echo, and the effects other than an echo.
 struct Tty {
     discipline: Discipline,
     screen: Vec<u8>,
@@ -197,7 +197,7 @@ fn output_processing() {
     assert_eq!(shown, b"a\n");
 }
 
-/// The output and the input of a terminal with these modes after `text` is typed.
+/// The output and the input of a terminal with these modes after `text` was typed.
 fn told(change: impl FnOnce(&mut Termios), text: &str) -> (String, String) {
     let mut tty = Tty::new(change);
     tty.type_in(text);
@@ -213,7 +213,7 @@ fn what_is_erased_can_be_printed() {
     assert_eq!(told("xyz\x15u\n"), "xyz\\zyx/u\r\n");
     assert_eq!(told("ab\x7f\x12c\n"), "ab\\b/^R\r\nac\r\n");
     assert_eq!(told("ab\x7f\x16\x03c\n"), "ab\\b/^\x08^Cc\r\n");
-    // The next text ends it, wherever that is.
+    // The next text ends the display of erased characters, even on another line.
     assert_eq!(told("ab\x7f\nc"), "ab\\b\r\n/c");
 }
 

@@ -5,18 +5,18 @@ use crate::Kind::{Bytes, Fd, Hex, Int, Octal, Path, Pointer, Signal, Uint};
 use crate::Status::{Absent, Partial, Whole};
 use crate::table::calls;
 
-/// The offset of such a call's number where it shares a table with the 64-bit calls.
+/// The offset of these numbers in a table shared with the 64-bit calls.
 pub const FIRST: usize = 512;
-/// Numbers below this are calls; the kernel's table goes on with [`PRIVATE`].
+/// Calls have numbers below this; the kernel's table continues with [`PRIVATE`].
 pub const END: usize = 480;
-/// The number by which the first of Arm's private calls, 0xf0000, goes here; the others follow.
+/// The number here of the first of Arm's private calls, 0xf0000; the others follow.
 pub const PRIVATE: usize = 480;
-/// How many private calls have a place.
+/// The number of private calls with a place.
 pub const PRIVATE_COUNT: usize = 8;
-/// The program's own number of the first private call (`__ARM_NR_BASE`).
+/// The number that programs use for the first private call (`__ARM_NR_BASE`).
 pub const PRIVATE_FIRST: usize = 0xf_0000;
 
-/// All of them that Linux 6.12 has, by ascending number.
+/// All calls of Linux 6.12, by ascending number.
 pub const CALLS: &[Call] = calls! {
     0 restart_syscall() Whole;
     1 exit(Int) Whole;

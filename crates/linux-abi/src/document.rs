@@ -1,5 +1,5 @@
-//! `docs/abi.md`: the generated lists, and the parts that are written by hand: absent files in
-//! `absent.md`, the results of LTP in `ltp.md`.
+//! Writes `docs/abi.md`: generated lists, and parts written by hand, absent files (`absent.md`) and
+//! the results of LTP (`ltp.md`).
 
 use core::fmt::{self, Write};
 
@@ -43,7 +43,7 @@ pub fn document(out: &mut dyn Write) -> fmt::Result {
     write!(out, "\n{}", include_str!("ltp.md"))
 }
 
-/// The numbers of `/proc/sys`.
+/// Writes the list of the numbers in `/proc/sys`.
 fn settings(out: &mut dyn Write) -> fmt::Result {
     writeln!(out, "\n## Numbers in /proc/sys that can be changed\n")?;
     writeln!(
@@ -95,7 +95,7 @@ fn choices(out: &mut dyn Write, group: &Group) -> fmt::Result {
     Ok(())
 }
 
-/// A status, and the missing parts.
+/// The words for a status, and the missing parts.
 fn words(status: Status) -> (&'static str, &'static str) {
     match status {
         Status::Whole => ("whole", ""),

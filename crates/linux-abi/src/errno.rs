@@ -1,11 +1,11 @@
 //! Names of error numbers.
 
-/// The name of error `number`; none if it has no name.
+/// The name of the error `number`, if it has one.
 pub fn errno_name(number: usize) -> Option<&'static str> {
     NAMES.get(number).copied().filter(|name| !name.is_empty())
 }
 
-/// By number (include/uapi/asm-generic/errno.h).
+/// Names, indexed by number (include/uapi/asm-generic/errno.h).
 #[rustfmt::skip]
 const NAMES: &[&str] = &[
     "", "EPERM", "ENOENT", "ESRCH", "EINTR", "EIO", "ENXIO", "E2BIG", "ENOEXEC", "EBADF", "ECHILD", "EAGAIN",

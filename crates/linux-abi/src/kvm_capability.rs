@@ -8,7 +8,7 @@ macro_rules! capabilities {
             pub const $name: usize = $number;
         )*
 
-        /// All of them, with their names.
+        /// All capabilities, with their names.
         pub const ALL: &[(&str, usize)] = &[$((stringify!($name), $name),)*];
     };
 }

@@ -8,7 +8,7 @@ macro_rules! numbers {
             pub const $name: u32 = $number;
         )*
 
-        /// All of them, with their names.
+        /// All numbers, with their names.
         pub const ALL: &[(&str, u32)] = &[$((stringify!($name), $name),)*];
     };
 }

@@ -26,7 +26,7 @@ pub enum Kind {
     Int,
     /// An unsigned number: a size, a count.
     Uint,
-    /// Bits, or whatever reads best in hexadecimal.
+    /// Bits, or any other value that reads best in hexadecimal.
     Hex,
     /// Permissions.
     Octal,
@@ -34,7 +34,7 @@ pub enum Kind {
     Pointer,
     /// A string that ends with a zero byte.
     Path,
-    /// Bytes that the call reads, whose number the next argument is.
+    /// Bytes that the call reads; the next argument is their number.
     Bytes,
     /// A descriptor, or AT_FDCWD.
     Fd,
@@ -42,14 +42,14 @@ pub enum Kind {
     Signal,
 }
 
-/// How much of a call there is.
+/// How much of a call or a choice is supported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
     /// All that programs can see.
     Whole,
     /// Not all; the text names the missing parts.
     Partial(&'static str),
-    /// Nothing: ENOSYS.
+    /// Nothing: a call returns ENOSYS.
     Absent,
 }
 
@@ -62,7 +62,7 @@ pub struct Call {
     pub name: &'static str,
     /// Its arguments.
     pub arguments: &'static [Kind],
-    /// How much of it there is.
+    /// How much of it is supported.
     pub status: Status,
 }
 

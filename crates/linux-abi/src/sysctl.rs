@@ -1,5 +1,5 @@
-//! The numbers of `/proc/sys` that can be changed, and the parsing of a write to one, as Linux's
-//! `proc_dointvec_minmax`, `proc_douintvec_minmax` and `proc_doulongvec_minmax` do it.
+//! The numbers in `/proc/sys` that can be changed, and the parsing of a write to one, as in Linux's
+//! `proc_dointvec_minmax`, `proc_douintvec_minmax` and `proc_doulongvec_minmax`.
 
 use crate::same;
 
@@ -14,7 +14,7 @@ pub enum Form {
     Long,
 }
 
-/// A file.
+/// A file in `/proc/sys`.
 #[derive(Clone, Copy, Debug)]
 pub struct Sysctl {
     /// Its path in `/proc/sys`.
@@ -23,9 +23,9 @@ pub struct Sysctl {
     pub form: Form,
     /// The count of its numbers.
     pub count: usize,
-    /// The least.
+    /// The minimum.
     pub least: i128,
-    /// The largest.
+    /// The maximum.
     pub most: i128,
     /// Its permissions.
     pub mode: u32,
@@ -48,7 +48,7 @@ const fn one(path: &'static str, form: Form, least: i128, most: i128) -> Sysctl 
 
 use Form::{Int, Long, Unsigned};
 
-/// All that can be changed.
+/// All files that can be written.
 pub const SYSCTLS: &[Sysctl] = &[
     one("abi/cp15_barrier", Int, 0, 2),
     one("abi/setend", Int, 0, 2),
@@ -142,7 +142,7 @@ pub const SYSCTLS: &[Sysctl] = &[
     one("vm/user_reserve_kbytes", Long, 0, ANY_LONG),
 ];
 
-/// `count` numbers of any value.
+/// A file of `count` numbers with any value.
 const fn any_int(path: &'static str, count: usize) -> Sysctl {
     Sysctl {
         count,
@@ -150,7 +150,7 @@ const fn any_int(path: &'static str, count: usize) -> Sysctl {
     }
 }
 
-/// A number that a thread with CAP_CHECKPOINT_RESTORE may set, whatever the permissions.
+/// A file that a thread with CAP_CHECKPOINT_RESTORE may write, whatever the permissions.
 const fn checkpoint(path: &'static str) -> Sysctl {
     Sysctl {
         mode: 0o444,
@@ -158,7 +158,7 @@ const fn checkpoint(path: &'static str) -> Sysctl {
     }
 }
 
-/// The file at a path.
+/// The file at a path in `/proc/sys`.
 ///
 /// # Panics
 /// If there is none; at compile time where the kernel's tree is made.
@@ -173,20 +173,20 @@ pub const fn sysctl(path: &str) -> &'static Sysctl {
     panic!("no such setting")
 }
 
-/// The bytes are no number that the file takes.
+/// The bytes are not a number that the file accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Invalid;
 
-/// The longest number, with its sign (Linux's TMPBUFLEN).
+/// The maximum length of a number, with its sign (Linux's TMPBUFLEN).
 const LONGEST: usize = 20;
 
 impl Sysctl {
-    /// Calls `set` with the place and the value of each number in `bytes`; returns how many bytes
-    /// that took, with white space after the numbers. Bytes after the last number that the file
-    /// holds are ignored.
+    /// Calls `set` with the index and the value of each number in `bytes`; returns the length of
+    /// the numbers and of the white space after them. Bytes after the last number of the file are
+    /// ignored.
     ///
     /// # Errors
-    /// `Invalid`, or what `set` returned; the numbers before that were set.
+    /// `Invalid`, or the error of `set`; the numbers before it were set.
     pub fn write<E: From<Invalid>>(
         &self,
         bytes: &[u8],
@@ -209,7 +209,7 @@ impl Sysctl {
             set(place, value)?;
         }
         left = skip_spaces(left);
-        // The one of an unsigned number takes all.
+        // A write to a file of one `unsigned int` consumes all bytes.
         let rest = if self.form == Form::Unsigned {
             0
         } else {
@@ -225,7 +225,7 @@ fn skip_spaces(bytes: &[u8]) -> &[u8] {
     &bytes[text.unwrap_or(bytes.len())..]
 }
 
-/// The number that `bytes` begin with, in C's notations, and the rest: nothing, or white space.
+/// Parses the number at the start of `bytes`, in C's notations; the rest is empty or white space.
 fn number(bytes: &[u8]) -> Result<(i128, &[u8]), Invalid> {
     let (negative, digits) = match bytes.strip_prefix(b"-") {
         Some(digits) => (true, digits),
@@ -243,7 +243,7 @@ fn number(bytes: &[u8]) -> Result<(i128, &[u8]), Invalid> {
     if bytes.len() - rest.len() > LONGEST {
         return Err(Invalid);
     }
-    // Linux parses within its buffer; the next byte must be a separator.
+    // Linux parses at most its buffer; the next byte must be a separator.
     if !matches!(rest.first(), None | Some(b' ' | b'\t' | b'\n')) {
         return Err(Invalid);
     }

@@ -1,4 +1,4 @@
-//! The table itself.
+//! The table of system calls.
 
 use crate::{Call, Kind, Status};
 

@@ -1,4 +1,4 @@
-//! `docs/abi.md` agrees with the table. With `STILE_BLESS` set, it is rewritten.
+//! `docs/abi.md` agrees with the table. If `STILE_BLESS` is set, the file is rewritten.
 
 use std::{env, fs};
 

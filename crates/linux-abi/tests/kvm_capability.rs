@@ -1,4 +1,4 @@
-//! Numbers of capabilities, compared with those that `kvm-bindings` has from Linux's headers.
+//! Compares the numbers of capabilities with those of `kvm-bindings`, from Linux's headers.
 
 use abi::kvm_capability::ALL;
 

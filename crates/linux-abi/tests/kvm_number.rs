@@ -1,8 +1,8 @@
-//! KVM's numbers, compared with those that `kvm-bindings` has from Linux's headers.
+//! Compares KVM's numbers with those of `kvm-bindings`, from Linux's headers.
 
 use abi::kvm_number::ALL;
 
-/// Numbers that Linux defines by macros, and the kinds of devices, which are an enumeration.
+/// Numbers that Linux defines by macros, and the kinds of devices, which are an enum.
 macro_rules! linux {
     ($($name:ident)*; $($kind:ident)*) => {
         &[

@@ -1,11 +1,11 @@
-//! Free room: the gaps between ranges. Each node knows the largest gap below it.
+//! Searches for free room: gaps between ranges. Each node knows the largest gap below it.
 
 use core::ops::Range;
 
 use super::Span;
 use super::node::{Child, Leaf, Summary};
 
-/// As [`Spans::highest_gap`](super::Spans::highest_gap), in one list.
+/// Like [`Spans::highest_gap`](super::Spans::highest_gap), in one list.
 #[inline]
 pub fn highest_of_few<T: Span>(list: &Leaf<T>, window: Range<usize>, len: usize) -> Option<usize> {
     let mut at = list.count(|span| span.start() >= window.end);
@@ -22,7 +22,7 @@ pub fn highest_of_few<T: Span>(list: &Leaf<T>, window: Range<usize>, len: usize)
     }
 }
 
-/// As [`Spans::highest_gap`](super::Spans::highest_gap).
+/// Like [`Spans::highest_gap`](super::Spans::highest_gap), in nodes.
 #[cold]
 #[inline(never)]
 pub fn highest<T: Span>(nodes: &[Child<T>], window: Range<usize>, len: usize) -> Option<usize> {
@@ -31,7 +31,7 @@ pub fn highest<T: Span>(nodes: &[Child<T>], window: Range<usize>, len: usize) ->
     found.or_else(|| fits(window.start, len, top).then_some(top))
 }
 
-/// As [`Spans::lowest_gap`](super::Spans::lowest_gap).
+/// Like [`Spans::lowest_gap`](super::Spans::lowest_gap), in a list of ranges or nodes.
 pub fn lowest<S: Summary>(list: &[S], window: Range<usize>, len: usize) -> Option<usize> {
     let mut bottom = window.start;
     let found = lowest_in(list, &window, len, &mut bottom);
@@ -42,8 +42,8 @@ fn fits(bottom: usize, len: usize, top: usize) -> bool {
     bottom.checked_add(len).is_some_and(|end| end <= top)
 }
 
-/// The top of a gap above one of a list's entries, where `top` is the floor of the range above the
-/// list; becomes that of its lowest.
+/// The top of a gap above or inside an entry of the list. `top` is the floor of the range above the
+/// list; it becomes the floor of the list's lowest entry.
 pub fn highest_in<S: Summary>(
     list: &[S],
     window: &Range<usize>,
@@ -71,8 +71,8 @@ pub fn highest_in<S: Summary>(
     None
 }
 
-/// The bottom of a gap below one of a list's entries, where `bottom` is the end of the range below
-/// the list; becomes that of its highest.
+/// The bottom of a gap below or inside an entry of the list. `bottom` is the end of the range below
+/// the list; it becomes the end of the list's highest entry.
 pub fn lowest_in<S: Summary>(
     list: &[S],
     window: &Range<usize>,

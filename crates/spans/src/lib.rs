@@ -1,9 +1,8 @@
 //! Disjoint ranges in order: a B+ tree that finds a range by an address, and free room by its
-//! length, in a time logarithmic in their number. A few ranges are one node, which costs as much as
-//! a sorted list.
+//! length, in logarithmic time. Few ranges are one node, which costs as much as a sorted list.
 //!
-//! All lists are in descending order: most new ranges lie below the others, where little has to
-//! move. Every allocation is fallible, and a change that fails leaves the tree as it was.
+//! All lists are in descending order: most new ranges lie below the others, so little has to move.
+//! Every allocation is fallible, and a change that fails leaves the tree as it was.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -21,13 +20,13 @@ use core::slice;
 use node::{Child, Node, count_above, is_full};
 pub use node::{Leaf, MOST};
 
-/// A range with what belongs to it.
+/// A range of addresses, and the caller's data for it.
 pub trait Span {
     /// The first address.
     fn start(&self) -> usize;
-    /// The address after the last.
+    /// The address after the last one.
     fn end(&self) -> usize;
-    /// Down to where no room is found below it: its start, or less.
+    /// Free room below the range ends here: at its start, or lower.
     fn floor(&self) -> usize {
         self.start()
     }
@@ -37,11 +36,11 @@ pub trait Span {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoMemory;
 
-/// The ranges.
+/// A set of disjoint ranges.
 pub struct Spans<T> {
-    /// All of them, while they are few, so that neighbours always lie in the same list.
+    /// All ranges, while they are few, so that neighbours always lie in the same list.
     few: Leaf<T>,
-    /// All of them, where they are many: nodes of one height, the highest ranges' first.
+    /// All ranges, if they are many: nodes of one height, the highest first.
     many: Vec<Child<T>>,
 }
 
@@ -52,7 +51,7 @@ impl<T> Default for Spans<T> {
 }
 
 impl<T> Spans<T> {
-    /// None.
+    /// An empty set.
     pub const fn new() -> Self {
         Spans {
             few: Leaf::new(Vec::new()),
@@ -60,7 +59,7 @@ impl<T> Spans<T> {
         }
     }
 
-    /// How many there are.
+    /// The number of ranges.
     #[inline]
     pub fn len(&self) -> usize {
         match self.is_one_list() {
@@ -69,12 +68,12 @@ impl<T> Spans<T> {
         }
     }
 
-    /// Whether there are none.
+    /// True if there are no ranges.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether they are so few that one list holds them.
+    /// True if the ranges are few enough for one list.
     #[inline]
     pub fn is_one_list(&self) -> bool {
         self.many.is_empty()
@@ -88,7 +87,7 @@ impl<T: Span> Spans<T> {
         self.list_after(address).last()
     }
 
-    /// The ranges that end above `address` of the list that the lowest of them is in.
+    /// The ranges above `address` in the list of [`first_after`](Self::first_after).
     #[inline]
     fn list_after(&self, address: usize) -> &[T] {
         match self.is_one_list() {
@@ -126,8 +125,8 @@ impl<T: Span> Spans<T> {
         Some((way + above.len().checked_sub(1)? * unit, above.last()?))
     }
 
-    /// The range at a cursor, if there is one: any, where the ranges have changed since. In one
-    /// list only.
+    /// The range at a cursor, if there is one; an arbitrary one if the ranges have changed since.
+    /// Only while there is one list.
     #[inline]
     pub fn at_cursor(&self, way: usize) -> Option<&T> {
         self.few.get(way)
@@ -150,7 +149,7 @@ impl<T: Span> Spans<T> {
         }
     }
 
-    /// All, upwards.
+    /// All ranges, upwards.
     #[inline]
     pub fn iter(&self) -> Iter<'_, T> {
         if !self.is_one_list() {
@@ -180,8 +179,8 @@ impl<T: Span> Spans<T> {
         }
     }
 
-    /// Makes room for `room` more ranges, two at most, in the list that [`Spans::edit`] gives for
-    /// `address`.
+    /// Reserves room for `room` more ranges, at most two, in the list that [`Spans::edit`] returns
+    /// for `address`.
     ///
     /// # Errors
     /// [`NoMemory`].
@@ -193,8 +192,9 @@ impl<T: Span> Spans<T> {
         self.make_room(address, room)
     }
 
-    /// The list of the lowest range that ends above `address`, or of the highest where none does;
-    /// and how many of it end above it. After a change of it the caller calls [`Spans::rebalance`].
+    /// The list with the lowest range that ends above `address`, or the highest list if there is
+    /// none; and how many of its ranges end above `address`. After a change the caller calls
+    /// [`Spans::rebalance`].
     #[inline]
     pub fn edit(&mut self, address: usize) -> (&mut Leaf<T>, usize) {
         let list = match self.many.is_empty() {
@@ -236,7 +236,7 @@ impl<T: Span> Spans<T> {
         self.lower();
     }
 
-    /// Takes away the nodes that are alone at their height.
+    /// Removes root nodes that have a single child.
     fn lower(&mut self) {
         while self.many.len() == 1
             && let Some(only) = self.many.pop()
@@ -248,9 +248,9 @@ impl<T: Span> Spans<T> {
         }
     }
 
-    /// Appends copies, made by `copy`, of the ranges to `keep` that end above `address`, to
-    /// `copies`: those of one list, at most [`MOST`]. Returns the end of the last of them; none if
-    /// there is none.
+    /// Appends to `copies` copies, made by `copy`, of the ranges above `address` that `keep`
+    /// selects, from one list: at most [`MOST`]. Returns the end of the list's highest range;
+    /// `None` if no range ends above `address`.
     ///
     /// # Errors
     /// [`NoMemory`].
@@ -270,7 +270,7 @@ impl<T: Span> Spans<T> {
         Ok(list.first().map(T::end))
     }
 
-    /// Adds a list of ranges that are higher than all others.
+    /// Adds a list that is above all others.
     fn push(&mut self, list: Leaf<T>) -> Result<(), NoMemory> {
         if self.is_empty() {
             self.few = list;
@@ -286,7 +286,7 @@ impl<T: Span> Spans<T> {
         node::push(&mut self.many, list)
     }
 
-    /// Copies, by `copy`, of the ranges to `keep`.
+    /// Copies, by `copy`, the ranges that `keep` selects.
     ///
     /// # Errors
     /// [`NoMemory`].
@@ -358,11 +358,11 @@ fn at_cursor_below<T>(mut children: &[Child<T>], mut way: usize) -> Option<&T> {
     }
 }
 
-/// Ranges upwards.
+/// An iterator over ranges, upwards.
 pub struct Iter<'a, T> {
     spans: &'a Spans<T>,
     list: Rev<slice::Iter<'a, T>>,
-    /// Where the highest of this list ends.
+    /// The end of the highest range of the current list.
     top: usize,
 }
 

@@ -1,19 +1,19 @@
-//! The nodes: lists of ranges, and lists of nodes with the summaries that a search needs.
+//! The nodes: lists of ranges, and lists of nodes with the summaries for searches.
 
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut, Range};
 
 use super::{NoMemory, Span, gaps};
 
-/// The most entries of a node.
+/// The maximum number of entries of a node.
 pub const MOST: usize = 64;
-/// Two neighbours become one node where that leaves room.
+/// Two neighbours are joined if they have at most this many entries together.
 const JOINED: usize = MOST / 4 * 3;
 
-/// Some ranges, the highest first.
+/// A list of ranges, the highest first.
 pub struct Leaf<T> {
     list: Vec<T>,
-    /// Where in the list there was a change: probably there is the next.
+    /// The index of the last change: the next one is probably near.
     near: usize,
 }
 
@@ -28,8 +28,8 @@ impl<T> Leaf<T> {
         Leaf { list, near: 0 }
     }
 
-    /// How many ranges there are for which `is_above` holds, which are the first ones: tried first
-    /// where the last change was.
+    /// The number of ranges for which `is_above` holds, which come first. Tries the place of the
+    /// last change first.
     #[inline(always)]
     pub(super) fn count(&self, is_above: impl Fn(&T) -> bool) -> usize {
         let (near, above) = (self.near, |at: usize| self.list.get(at).map(&is_above));
@@ -57,7 +57,7 @@ impl<T> Leaf<T> {
         self.count(|span| span.end() > address)
     }
 
-    /// How many end above `address`, where there will be a change.
+    /// The number of ranges that end above `address`, remembered as the place of the next change.
     #[inline]
     pub(super) fn go_to(&mut self, address: usize) -> usize
     where
@@ -67,20 +67,20 @@ impl<T> Leaf<T> {
         self.near
     }
 
-    /// Whether there is room for `room` more. Never is there for more than [`MOST`].
+    /// True if there is room for `room` more; never beyond [`MOST`].
     #[inline]
     pub(super) fn has_room(&self, room: usize) -> bool {
         self.list.len() + room <= self.list.capacity()
     }
 
-    /// Makes room for two more, unless it is as long as lists get.
+    /// Reserves room for two more ranges, up to [`MOST`].
     pub(super) fn grow(&mut self) -> Result<(), NoMemory> {
         let len = self.list.len();
         let more = len.max(4).min(MOST - len);
         self.list.try_reserve_exact(more).map_err(|_| NoMemory)
     }
 
-    /// Copies, by `copy`, of the ranges to `keep`.
+    /// Copies, by `copy`, the ranges that `keep` selects.
     #[inline(always)]
     pub(super) fn try_copy(
         &self,
@@ -96,19 +96,19 @@ impl<T> Leaf<T> {
         Ok(Leaf { list: copies, near })
     }
 
-    /// Puts a range at an index. Room must be reserved.
+    /// Inserts a range at an index. Room must be reserved.
     pub fn insert(&mut self, at: usize, span: T) {
         debug_assert!(self.has_room(1));
         self.list.insert(at, span);
     }
 
-    /// Takes out the range at an index.
+    /// Removes the range at an index.
     pub fn remove(&mut self, at: usize) -> T {
         self.near = at;
         self.list.remove(at)
     }
 
-    /// Takes out the ranges at some indices.
+    /// Removes the ranges at some indices.
     pub fn drain(&mut self, inside: Range<usize>) -> impl Iterator<Item = T> {
         self.near = inside.start;
         self.list.drain(inside)
@@ -131,7 +131,7 @@ impl<T> DerefMut for Leaf<T> {
     }
 }
 
-/// The facts that a search needs of a range, or of a node.
+/// A range or a node, as a search sees it.
 pub trait Summary {
     /// The end of the highest range.
     fn top(&self) -> usize;
@@ -139,11 +139,12 @@ pub trait Summary {
     fn floor(&self) -> usize;
     /// The start of the lowest, or its floor.
     fn bottom(&self) -> usize;
-    /// The largest gap between two.
+    /// The largest gap between two ranges.
     fn gap(&self) -> usize;
-    /// The top of the highest gap of `len` or more between two inside `window`, below `top`.
+    /// The top of the highest gap of `len` or more between two ranges inside `window`, below `top`.
     fn highest_gap(&self, window: &Range<usize>, len: usize, top: usize) -> Option<usize>;
-    /// The bottom of the lowest gap of `len` or more between two inside `window`, above `bottom`.
+    /// The bottom of the lowest gap of `len` or more between two ranges inside `window`, above
+    /// `bottom`.
     fn lowest_gap(&self, window: &Range<usize>, len: usize, bottom: usize) -> Option<usize>;
 }
 
@@ -177,25 +178,25 @@ impl<T: Span> Summary for T {
     }
 }
 
-/// How many of a list end above `address`.
+/// The number of entries that end above `address`.
 #[inline]
 pub fn count_above<S: Summary>(list: &[S], address: usize) -> usize {
     list.partition_point(|entry| entry.top() > address)
 }
 
-/// The largest gap inside a list's entries and between them.
+/// The largest gap inside the entries of a list and between them.
 fn largest_gap<S: Summary>(list: &[S]) -> usize {
     let inside = list.iter().map(S::gap).max().unwrap_or(0);
     let between = |pair: &[S]| pair[0].floor().saturating_sub(pair[1].top());
     list.windows(2).map(between).fold(inside, usize::max)
 }
 
-/// A node below another.
+/// A child of a node, with its summary.
 pub struct Child<T> {
     top: usize,
     floor: usize,
     gap: usize,
-    /// How many ranges there are.
+    /// The number of ranges.
     pub count: usize,
     pub node: Node<T>,
 }
@@ -249,7 +250,7 @@ impl<T: Span> Child<T> {
         child
     }
 
-    /// Its node has changed.
+    /// Updates the summary after a change of the node.
     fn sum_up(&mut self) {
         fn ends<S: Summary>(list: &[S]) -> (usize, usize, usize) {
             let top = list.first().map_or(0, S::top);
@@ -267,7 +268,7 @@ impl<T: Span> Child<T> {
     }
 }
 
-/// How many ranges there are in nodes.
+/// The number of ranges in nodes.
 pub fn count<T>(children: &[Child<T>]) -> usize {
     children.iter().map(|child| child.count).sum()
 }
@@ -276,7 +277,7 @@ pub fn count<T>(children: &[Child<T>]) -> usize {
 pub enum Node<T> {
     /// Ranges.
     Leaf(Leaf<T>),
-    /// Nodes of one height, the highest ranges' first.
+    /// Nodes of one height, the highest first.
     Branch(Vec<Child<T>>),
 }
 
@@ -288,7 +289,7 @@ impl<T> Node<T> {
         }
     }
 
-    /// Whether two more are too many.
+    /// True if there is no room for two more entries.
     fn is_full(&self) -> bool {
         is_full(self.len())
     }
@@ -301,7 +302,7 @@ impl<T> Node<T> {
         }
     }
 
-    /// The lower half of a node, for a node of its own.
+    /// Splits off the lower half of a node.
     fn split_off(&mut self) -> Result<Self, NoMemory> {
         Ok(match self {
             Node::Leaf(leaf) => Node::Leaf(Leaf::new(lower_half(&mut leaf.list)?)),
@@ -309,8 +310,7 @@ impl<T> Node<T> {
         })
     }
 
-    /// Moves the entries of the node below into this, if there is memory for it; says whether it
-    /// did.
+    /// Moves the entries of the node below into this one; false if there is no memory for that.
     fn take_over(&mut self, lower: &mut Self) -> bool {
         match (self, lower) {
             (Node::Leaf(leaf), Node::Leaf(lower)) => append(&mut leaf.list, &mut lower.list),
@@ -334,20 +334,20 @@ fn append<E>(list: &mut Vec<E>, lower: &mut Vec<E>) -> bool {
     room
 }
 
-/// Whether a list has no room for two more.
+/// True if a list has no room for two more.
 pub fn is_full(len: usize) -> bool {
     len + 2 > MOST
 }
 
-/// Room for the entries of a node.
+/// An empty list with room for the entries of a node.
 pub fn room<E>() -> Result<Vec<E>, NoMemory> {
     let mut list = Vec::new();
     list.try_reserve_exact(MOST).map_err(|_| NoMemory)?;
     Ok(list)
 }
 
-/// Makes room for `room` more ranges, two at most, in the list for `address`: splits full nodes on
-/// the way.
+/// Reserves room for `room` more ranges, at most two, in the list for `address`: splits full nodes
+/// on the way.
 pub fn make_room<T: Span>(
     mut children: &mut Vec<Child<T>>,
     address: usize,
@@ -383,7 +383,7 @@ pub fn leaf_mut<T: Span>(mut children: &mut [Child<T>], address: usize) -> &mut 
     }
 }
 
-/// The list for `address` has changed.
+/// Rebalances after a change of the list for `address`.
 pub fn rebalance<T: Span>(children: &mut Vec<Child<T>>, address: usize) {
     let at = child_for(children, address);
     if let Node::Branch(below) = &mut children[at].node {
@@ -400,7 +400,7 @@ pub fn rebalance<T: Span>(children: &mut Vec<Child<T>>, address: usize) {
     }
 }
 
-/// As [`Spans::try_copy`](super::Spans::try_copy).
+/// Like [`Spans::try_copy`](super::Spans::try_copy).
 pub fn try_copy<T: Span>(
     children: &[Child<T>],
     keep: &impl Fn(&T) -> bool,
@@ -425,7 +425,7 @@ pub fn try_copy<T: Span>(
     Ok(copies)
 }
 
-/// Adds a list that is higher than all others; `children` have room for two more.
+/// Adds a list above all others; `children` has room for two more.
 pub fn push<T: Span>(children: &mut Vec<Child<T>>, list: Leaf<T>) -> Result<(), NoMemory> {
     children.try_reserve(1).map_err(|_| NoMemory)?;
     if matches!(children[0].node, Node::Leaf(_)) {
@@ -449,7 +449,7 @@ fn child_for<T: Span>(children: &[Child<T>], address: usize) -> usize {
     count_above(children, address).saturating_sub(1)
 }
 
-/// Makes a node and the next one, if they are small, one; says whether it did.
+/// Joins a node and the next one if they are small; says whether it did.
 fn join<T: Span>(children: &mut Vec<Child<T>>, at: usize) -> bool {
     let Some([upper, lower]) = children.get_mut(at..at + 2) else {
         return false;

@@ -1,4 +1,4 @@
-//! The tree compared with a plain map: look-ups, gaps, and the results of changes.
+//! Compares the tree with a plain map: look-ups, gaps, and the results of changes.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

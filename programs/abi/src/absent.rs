@@ -1,4 +1,4 @@
-//! Requests for features of newer CPUs on CPUs without them.
+//! Requests for newer CPU features on CPUs without them.
 
 use std::arch::asm;
 use std::mem;
@@ -13,7 +13,7 @@ const PROT_BTI: c_int = 0x10;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: children end by _exit or are waited for, and every structure passed is whole.
+    // SAFETY: children end by _exit or are waited for, and every structure passed is complete.
     unsafe {
         for option in [54, 60, 61] {
             for keys in [0, 1, 15, 16] {
@@ -27,7 +27,7 @@ pub fn run() {
         tell("mmap, guarded", i64::from(page != libc::MAP_FAILED));
         tell("mprotect, guarded", libc::mprotect(page, 4096, rights));
         registers();
-        // Hints: they do nothing.
+        // These instructions are hints without effect.
         let mut address = 0x5000u64;
         asm!("mov x17, {0}", "mov x16, 7", "hint #8", "hint #34", "mov {0}, x17", inout(reg) address,
             out("x16") _, out("x17") _);

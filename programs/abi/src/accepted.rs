@@ -1,5 +1,5 @@
-//! Accepted means done: options and flags with a later effect, and those that a kernel may lack and
-//! then refuses.
+//! "Accepted means done": options and flags that take effect later, and those that a kernel may
+//! lack and then refuses.
 
 use std::ffi::{CStr, CString};
 use std::{fs, mem, ptr};
@@ -13,7 +13,7 @@ use crate::{error, in_child, tell, tell_end};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         left_out();
         clone_flags();
@@ -24,7 +24,7 @@ pub fn run() {
 
 const PAGE: usize = 4096;
 
-/// Tells of what a kernel may be without whether it is refused as by such a kernel, or done.
+/// Prints the same result for an optional feature whether it is done, or refused as without it.
 fn tell_choice(what: &str, result: impl Into<c_long>, refused: &str) {
     match result.into() {
         -1 if error() == refused => println!("{what}: done or refused"),
@@ -63,7 +63,7 @@ unsafe fn left_out() {
     }
 }
 
-/// Flags of clone3 that nobody knows, and of clone and unshare that concern the other.
+/// Unknown flags of clone3, and flags of clone and unshare that belong to the other call.
 unsafe fn clone_flags() {
     unsafe {
         for bit in [0, 7, 22, 34, 40, 63] {
@@ -75,7 +75,7 @@ unsafe fn clone_flags() {
                 libc::_exit(0);
             }
             let result = if child < 0 { -1 } else { 0 };
-            // A namespace of times may be left out; then it is refused all the same.
+            // A kernel without time namespaces refuses this flag in the same way.
             if bit == 7 {
                 tell_choice("clone3", result, "EINVAL");
             } else {
@@ -125,7 +125,7 @@ unsafe fn write_or_execute() {
     }
 }
 
-/// What `abi places FILE` does: writes where the parts of this program lie.
+/// `abi places FILE`: writes the addresses of this program's parts to a file.
 pub fn places(file: &str) {
     let local = 0u8;
     // SAFETY: a new mapping touches no memory in use.
@@ -137,7 +137,7 @@ pub fn places(file: &str) {
     fs::write(file, text).expect("a place to write to");
 }
 
-/// personality(2): what programs begun afterwards find, and what calls do.
+/// personality(2): its effects on programs executed afterwards, and on calls.
 unsafe fn personalities() {
     unsafe {
         let begun = |what: &str, bits: c_ulong| {
@@ -199,7 +199,7 @@ unsafe fn personalities() {
     }
 }
 
-/// What `/proc/self/maps` says of a page.
+/// The access rights of a page by `/proc/self/maps`.
 fn rights_at(page: *const c_void) -> String {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let line = maps.lines().find(|line| {

@@ -1,4 +1,4 @@
-//! Records of processes that ended (acct(2)).
+//! Records of ended processes (acct(2)).
 
 use std::ffi::CStr;
 use std::fs;
@@ -15,7 +15,7 @@ const USER: u32 = 1000;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every string ends with zero, and children end by _exit.
+    // SAFETY: every string is NUL-terminated, and children end by _exit.
     unsafe {
         println!(
             "{}",
@@ -109,7 +109,7 @@ impl Record<'_> {
     }
 }
 
-/// The records in a file of this process and of its children: others of the machine end as well.
+/// The records of this process and its children in a file: other processes of the machine end too.
 fn records_in(file: &str) -> Vec<u8> {
     let own = std::process::id();
     let bytes = fs::read(file).unwrap_or_default();
@@ -118,7 +118,7 @@ fn records_in(file: &str) -> Vec<u8> {
     records.flatten().copied().collect()
 }
 
-/// Shows those that came since, and empties the file.
+/// Prints the records since the last call, and empties the file.
 fn show(what: &str) {
     let bytes = records_in(FILE);
     println!("{what}: {} bytes", bytes.len());
@@ -130,7 +130,7 @@ fn show(what: &str) {
 
 fn named(name: &str) {
     let name = format!("{name}\0");
-    // SAFETY: the name ends with zero.
+    // SAFETY: the name is NUL-terminated.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
@@ -171,7 +171,7 @@ unsafe fn records() {
         });
         in_child(|| {
             named("threads");
-            // Either may be the last, whose name is told.
+            // The record has the name of the thread that ends last, which may be either.
             let thread = std::thread::spawn(|| named("threads"));
             _ = thread.join();
         });
@@ -180,7 +180,7 @@ unsafe fn records() {
         show("off");
         in_child(|| named("unseen"));
         show("without");
-        // One file after the other.
+        // Accounting to one file, then to another.
         _ = fs::write("/tmp/others", "");
         tell("on", acct(FILE));
         tell("to another", acct("/tmp/others"));
@@ -190,7 +190,7 @@ unsafe fn records() {
     }
 }
 
-/// No record is written while the file system has too little room.
+/// No record is written while the file system has too little free space.
 unsafe fn suspended() {
     unsafe {
         let set = |text: &str| {
@@ -218,7 +218,7 @@ unsafe fn suspended() {
     }
 }
 
-/// A file system of records can be unmounted.
+/// A file system with the file of records can be unmounted.
 unsafe fn unmounted() {
     unsafe {
         _ = fs::create_dir("/tmp/there");
@@ -270,7 +270,7 @@ const PLACE: &CStr = c"/tmp/place";
 const OTHER: &CStr = c"/tmp/other";
 const RECORDS: &str = "/tmp/place/file";
 
-/// A file system of one megabyte at two places.
+/// Mounts a file system of one megabyte in two places.
 unsafe fn mount_twice() {
     unsafe {
         let (source, kind, size) = (c"none".as_ptr(), c"tmpfs".as_ptr(), c"size=1m".as_ptr());
@@ -303,7 +303,7 @@ fn len_there() -> usize {
     records_in("/tmp/other/file").len()
 }
 
-/// Records go on until nobody uses the mount where their file was found.
+/// Accounting continues until nobody uses the mount at which its file was found.
 unsafe fn left_lazily() {
     unsafe {
         mount_twice();
@@ -332,8 +332,8 @@ unsafe fn left_lazily() {
     }
 }
 
-/// A change of a file system that fails changes nothing, but that records end where nobody shall
-/// write any more.
+/// A remount that fails changes nothing, except that accounting stops if the file system was to
+/// become read-only.
 unsafe fn remounted() {
     unsafe {
         mount_twice();
@@ -368,7 +368,7 @@ unsafe fn remounted() {
             libc::write(writer, c"x".as_ptr().cast(), 1) as i64,
         );
         remount("as it was", 0, c"");
-        // A writer by a mount that nobody can name.
+        // A writer by a mount that has no path any more.
         tell("lazily", libc::umount2(PLACE.as_ptr(), libc::MNT_DETACH));
         remount("while one still writes", RDONLY, c"size=4m");
         libc::close(writer);

@@ -14,7 +14,7 @@ const PAGE: usize = 4096;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: mappings replace none, and what is meant to fault does so in a child.
+    // SAFETY: mappings replace none, and accesses that fault are in a child.
     unsafe {
         parts();
         for bit in [37, 38, 39, 46, 47, 48, 55, 56, 62, 63] {
@@ -28,7 +28,7 @@ pub fn run() {
     }
 }
 
-/// How many bits an address has.
+/// The number of significant bits of an address.
 fn bits(address: usize) -> u32 {
     usize::BITS - address.leading_zeros()
 }
@@ -45,7 +45,7 @@ unsafe fn parts() {
         println!("mapping: {}", bits(map(0, PAGE, 0).addr()));
         let vdso = libc::getauxval(libc::AT_SYSINFO_EHDR) as usize;
         println!("vDSO: {}", bits(vdso));
-        // More than there can be in any mode but the widest; nothing of it is ever touched.
+        // More bytes than any mode but the widest has; none of them is ever accessed.
         for shift in [36, 37, 38, 45, 46, 47, 55] {
             let flags = libc::MAP_NORESERVE;
             let result = map(0, 1 << shift, flags);
@@ -57,7 +57,7 @@ unsafe fn parts() {
     }
 }
 
-/// A hint, and a place that must be so.
+/// Maps at a hint, and at a fixed address.
 unsafe fn mapped_at(address: usize) {
     unsafe {
         let hinted = map(address, PAGE, 0);
@@ -118,10 +118,10 @@ unsafe fn system_calls(address: usize) {
     }
 }
 
-/// The signal of an access to where nothing is.
+/// The signal of an access to an unmapped address.
 unsafe fn touched(address: usize) {
     extern "C" fn handler(_: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
-        // SAFETY: the kernel passes a whole siginfo.
+        // SAFETY: the kernel passes a complete siginfo.
         let (code, at) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
         println!(
             "code {code} at its address: {}",

@@ -1,5 +1,5 @@
-//! The rate of the time of day as adjtimex(2) sets it, compared with a clock that keeps its own.
-//! Both are clocks of the machine, read close together: the host's speed does not matter.
+//! The rate of CLOCK_REALTIME as adjtimex(2) sets it, compared with CLOCK_MONOTONIC_RAW. Both are
+//! clocks of the machine, read close together: the host's speed does not matter.
 
 use std::cell::Cell;
 use std::mem;
@@ -13,7 +13,7 @@ use crate::{error, in_child, tell, tell_end, undisturbed};
 
 const MS: i64 = 1_000_000;
 const SECOND: i64 = 1_000 * MS;
-/// Parts of a millionth in a frequency.
+/// One part per million in units of `freq`.
 const PPM: i64 = 1 << 16;
 
 fn now(clock: clockid_t) -> i64 {
@@ -32,7 +32,7 @@ fn time(ns: i64) -> timespec {
     }
 }
 
-/// The raw clock, and one that was read at the same time, as far as that is to be had.
+/// Reads the raw clock and another at as nearly the same time as possible.
 fn both(clock: clockid_t) -> [i64; 2] {
     let mut best = (i64::MAX, [0; 2]);
     for _ in 0..200 {
@@ -58,7 +58,7 @@ fn wait(ns: i64) {
     }
 }
 
-/// What a clock gains on the raw one in about so many ns, and in how many it does.
+/// The gain of a clock on CLOCK_MONOTONIC_RAW in about `ns`, and the exact length of that time.
 fn gained(clock: clockid_t, ns: i64) -> [i64; 2] {
     let before = both(clock);
     wait(ns);
@@ -67,7 +67,7 @@ fn gained(clock: clockid_t, ns: i64) -> [i64; 2] {
     [after[1] - before[1] - passed, passed]
 }
 
-/// Whether it gains so many millionths, give or take a third and 50.
+/// Prints whether the clock gains this many ppm, within a third and 50 ppm.
 fn tell_rate(what: &str, clock: clockid_t, expected: i64) {
     let [gain, passed] = gained(clock, SECOND);
     let rate = gain as i128 * 1_000_000 / passed as i128;
@@ -76,9 +76,9 @@ fn tell_rate(what: &str, clock: clockid_t, expected: i64) {
     println!("{what}: {told}");
 }
 
-/// adjtimex(2) with what `change` makes of zeroes: its result, and what it tells.
+/// Calls adjtimex(2) with a zeroed structure that `change` fills; returns its result and output.
 fn adjust(modes: u32, change: impl Fn(&mut libc::timex)) -> (c_int, libc::timex) {
-    // SAFETY: all zeroes are a timex, and it outlives the call.
+    // SAFETY: all zeroes is a valid timex, and it outlives the call.
     unsafe {
         let mut asked: libc::timex = mem::zeroed();
         asked.modes = modes as _;
@@ -94,14 +94,14 @@ fn tell_adjust(what: &str, modes: u32, change: impl Fn(&mut libc::timex)) -> lib
     told
 }
 
-/// Sets the tick and the frequency, in parts of a millionth.
+/// Sets the tick, and the frequency in units of `freq`.
 fn set_rate(tick: i64, frequency: i64) {
     adjust(libc::ADJ_TICK | libc::ADJ_FREQUENCY, |asked| {
         (asked.tick, asked.freq) = (tick, frequency);
     });
 }
 
-/// Ends all that was to be made up for.
+/// Ends all adjustments in progress.
 fn settle() {
     adjust(libc::ADJ_OFFSET_SINGLESHOT, |_| ());
     adjust(libc::ADJ_STATUS, |asked| asked.status = libc::STA_PLL);
@@ -157,7 +157,7 @@ fn rates() {
     tell_rate("nominal again", CLOCK_REALTIME, 0);
 }
 
-/// How much is left of what adjtime(3) asked for.
+/// The rest of the adjustment that adjtime(3) requested.
 fn single_left() -> i64 {
     adjust(libc::ADJ_OFFSET_SS_READ, |_| ()).1.offset
 }
@@ -199,7 +199,7 @@ fn single() {
     );
 }
 
-/// An offset in the loop.
+/// An offset for the phase-locked loop.
 fn phase() {
     let modes = libc::ADJ_STATUS | libc::ADJ_NANO | libc::ADJ_TIMECONST;
     tell_adjust(
@@ -227,7 +227,7 @@ fn phase() {
         wait(SECOND + SECOND / 10);
     }
     tell_rate("made up for", CLOCK_REALTIME, 0);
-    // The frequency learns from it.
+    // The offset also adjusts the frequency.
     adjust(libc::ADJ_STATUS, |asked| asked.status = 0);
     adjust(modes, |asked| asked.status = libc::STA_PLL);
     wait(3 * SECOND);
@@ -240,7 +240,7 @@ fn phase() {
     });
 }
 
-/// The clock is set meanwhile.
+/// Sets the clock during adjustments.
 fn steps() {
     let modes = libc::ADJ_STATUS | libc::ADJ_MAXERROR | libc::ADJ_ESTERROR | libc::ADJ_FREQUENCY;
     let keep = || {
@@ -284,12 +284,12 @@ fn steps() {
     set_rate(10_000, 0);
 }
 
-/// Runs the part of leap seconds: they are inserted, deleted, or asked for and taken back.
+/// Runs the part about leap seconds: they are inserted, deleted, or requested and cancelled.
 pub fn run_leaps() {
     undisturbed::run(leaps);
 }
 
-/// Whether each second was seen.
+/// Returns whether the loop has sampled the clock often enough.
 fn leaps() -> bool {
     let undisturbed = Cell::new(true);
     let last_look = Cell::new(now(CLOCK_MONOTONIC_RAW));
@@ -305,13 +305,13 @@ fn leaps() -> bool {
         // SAFETY: the time outlives the call.
         unsafe { libc::clock_settime(CLOCK_REALTIME, &time) }
     };
-    // The clock counts as right, or its state could not be told.
+    // Also resets the maximum error, or the clock would count as unsynchronised (TIME_ERROR).
     let ask = |status: c_int| {
         adjust(libc::ADJ_STATUS | libc::ADJ_MAXERROR, |asked| {
             asked.status = status
         })
     };
-    // Waits until adjtimex returns another state, and tells it with the second of the day.
+    // Waits until adjtimex returns another state, and prints it with the second of the day.
     let tell_next = |what: &str, last: c_int, tai: i32| {
         let end = now(CLOCK_MONOTONIC_RAW) + 20 * SECOND;
         let mut found = adjust(0, |_| ());
@@ -366,7 +366,7 @@ fn leaps() -> bool {
     undisturbed.get()
 }
 
-/// The clock may be wrong by more each second.
+/// The maximum error grows each second.
 fn errors() {
     tell_adjust("exact", libc::ADJ_STATUS | libc::ADJ_MAXERROR, |asked| {
         asked.status = libc::STA_PLL;
@@ -428,7 +428,7 @@ fn extremes() {
 
 type Wait = unsafe fn(i64) -> i64;
 
-/// Ways to wait for a time of day.
+/// Ways to wait until a time of day.
 const WAITS: &[(&str, Wait)] = &[
     ("sleep", sleep),
     ("sleep by atomic time", atomic_sleep),
@@ -452,7 +452,7 @@ unsafe fn atomic_sleep(until: i64) -> i64 {
     }
 }
 
-/// Once, at that time.
+/// A single expiration at that time.
 fn once(until: i64) -> libc::itimerspec {
     libc::itimerspec {
         it_interval: time(0),
@@ -500,10 +500,10 @@ unsafe fn futex(until: i64) -> i64 {
     }
 }
 
-/// Does `work` on a CPU that is busy: the clock of one that idles strikes by its nominal rate on
-/// Linux, and thus late.
+/// Runs `work` on a busy CPU: on an idle one, Linux programs the timer by the clock's nominal rate,
+/// and thus too late.
 fn beside_another(work: impl FnOnce()) {
-    // SAFETY: all zeroes are a set of no CPUs, and the child does no more than count.
+    // SAFETY: all zeroes is an empty set, and the child only spins.
     unsafe {
         let mut all: libc::cpu_set_t = mem::zeroed();
         libc::sched_getaffinity(0, size_of_val(&all), &mut all);
@@ -524,7 +524,7 @@ fn beside_another(work: impl FnOnce()) {
     }
 }
 
-/// A sleeper until a time of day is woken at it, however fast it comes.
+/// A sleeper until a time of day is woken at that time, whatever the clock's rate.
 fn waits(what: &str, wait_until: Wait) {
     for (kind, tick) in [("slow", 9_000), ("fast", 11_000)] {
         set_rate(tick, 0);
@@ -534,7 +534,7 @@ fn waits(what: &str, wait_until: Wait) {
             // SAFETY: it is called with a time.
             result = unsafe { wait_until(real + 400 * MS) };
             let [later, real_later] = both(CLOCK_REALTIME);
-            // A clock that is slowed by moves may show a little less than it did.
+            // A clock that is slowed by adjustments may step back a little.
             let early = real_later < real + 400 * MS - MS;
             !early && (tick < 10_000 || later - raw < 385 * MS)
         });
@@ -543,7 +543,7 @@ fn waits(what: &str, wait_until: Wait) {
     set_rate(10_000, 0);
 }
 
-/// A thread that waits already when the rate changes.
+/// A thread that already waits when the rate changes.
 fn begun_before() {
     for (what, wait_until) in WAITS {
         let good = (0..40).any(|_| {
@@ -570,7 +570,7 @@ fn begun_before() {
     }
 }
 
-/// Many changes beside timers that go by the clock.
+/// Many adjustments while timers of the clock are armed.
 fn many() {
     let later = once(now(CLOCK_REALTIME) + 1_000 * SECOND);
     // SAFETY: the settings outlive the calls, and the descriptors are this function's.
@@ -596,7 +596,7 @@ fn many() {
 
 fn rights() {
     let status = in_child(|| {
-        // SAFETY: the call takes a number.
+        // SAFETY: the call takes only numbers.
         unsafe { libc::setuid(1234) };
         for (what, modes) in [
             ("offset", libc::ADJ_OFFSET),
@@ -619,7 +619,7 @@ fn rights() {
     tell_end("the user", status);
 }
 
-/// The clock goes on as it was set when nobody is there who set it.
+/// The clock keeps its rate after the process that set it has ended.
 fn killed() {
     let status = in_child(|| {
         set_rate(10_500, 100 * PPM);

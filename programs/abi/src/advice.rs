@@ -13,8 +13,8 @@ const PAGE: usize = 4096;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind, and every mapping
-    // outlives its use.
+    // SAFETY: every pointer passed is to a live value of the right type, and every mapping outlives
+    // its use.
     unsafe {
         all_advice();
         to_others();
@@ -46,7 +46,7 @@ unsafe fn all_advice() {
         libc::ftruncate(file, 4 * PAGE as i64);
         let of_file = map(4, both, MAP_SHARED, file);
         let read_only = map(4, PROT_READ, MAP_PRIVATE, file);
-        // KSM's (12 and 13) a kernel may be without.
+        // A kernel may lack KSM's advice (12 and 13).
         for advice in (0..=11).chain(14..=24) {
             let mut line = Vec::new();
             for at in [own, shared, none, of_file, read_only] {
@@ -131,7 +131,7 @@ unsafe fn residence() {
             libc::madvise(own, 3 * PAGE, libc::MADV_POPULATE_WRITE),
         );
         println!("three {:?}", present(own, 4));
-        // Pages that were read only are the zero page.
+        // Pages that were only read are the zero page.
         for advice in [libc::MADV_POPULATE_READ, libc::MADV_POPULATE_WRITE] {
             let ahead = map(64, both, MAP_PRIVATE | MAP_ANONYMOUS, -1);
             tell("ahead", libc::madvise(ahead, 64 * PAGE, advice));
@@ -332,7 +332,7 @@ unsafe fn kinds() {
     }
 }
 
-/// Advice for the memory of a process that a descriptor names.
+/// Advice for the memory of another process, named by a pidfd.
 unsafe fn to_others() {
     unsafe {
         let both = PROT_READ | PROT_WRITE;
@@ -359,7 +359,7 @@ unsafe fn to_others() {
     }
 }
 
-/// Which pages of a file are in memory.
+/// The pages of a file that are in memory (cachestat).
 unsafe fn cached() {
     unsafe {
         let file = libc::memfd_create(c"cached".as_ptr(), 0);
@@ -385,7 +385,7 @@ unsafe fn cached() {
     }
 }
 
-/// Memory that shall hold no program.
+/// Memory that is not to be executed (MFD_NOEXEC_SEAL).
 unsafe fn not_executable() {
     unsafe {
         let data = libc::memfd_create(c"data".as_ptr(), 8);

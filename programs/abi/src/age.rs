@@ -1,4 +1,4 @@
-//! Page age: what `Referenced` of smaps counts, and what clear_refs makes it forget.
+//! Page age: the pages that `Referenced` of smaps counts, and the effect of clear_refs on them.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -17,7 +17,7 @@ fn clear(what: &str) {
     tell_ok(&format!("clear_refs {what:?}"), written.is_ok());
 }
 
-/// Lets TLBs forget a mapping, so that what is used next is noticed: clear_refs itself does not.
+/// Flushes a mapping from TLBs, so that the next accesses are noticed: clear_refs does not do so.
 fn forget(start: *mut u8) {
     // SAFETY: the mapping is this part's own.
     unsafe {
@@ -26,11 +26,10 @@ fn forget(start: *mut u8) {
     }
 }
 
-/// A mapping with a page beside it, on either side, that nobody may touch: so it is joined with no
-/// other.
+/// A mapping between two inaccessible pages, so that it merges with no other.
 fn map(flags: c_int, file: c_int) -> *mut u8 {
-    // SAFETY: a new mapping touches no memory in use, the next lies in it, and all of that may be
-    // touched.
+    // SAFETY: a new mapping touches no memory in use; the next one lies inside it, and may be
+    // accessed.
     unsafe {
         let (room, none) = ((PAGES + 2) * PAGE, libc::PROT_NONE);
         let outer = libc::mmap(
@@ -43,7 +42,7 @@ fn map(flags: c_int, file: c_int) -> *mut u8 {
         );
         let (inner, flags) = (outer.add(PAGE), flags | libc::MAP_FIXED);
         let start: *mut u8 = libc::mmap(inner, PAGES * PAGE, BOTH, flags, file, 0).cast();
-        // Each page by a fault of its own: pages mapped ahead may be old, which depends on the CPU.
+        // Takes one fault for each page: fault-around may map old pages, depending on the CPU.
         (0..PAGES).for_each(|page| start.add(page * PAGE).write_volatile(1));
         start
     }
@@ -51,7 +50,7 @@ fn map(flags: c_int, file: c_int) -> *mut u8 {
 
 fn use_pages(start: *mut u8, pages: usize, write: bool) {
     for page in 0..pages {
-        // SAFETY: in the mapping.
+        // SAFETY: the address is in the mapping.
         unsafe {
             let at = start.add(page * PAGE);
             if write {

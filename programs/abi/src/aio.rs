@@ -1,4 +1,4 @@
-//! Asynchronous I/O by Linux's own calls.
+//! Asynchronous I/O by Linux's own calls (io_submit(2)).
 
 use std::mem;
 use std::ptr::{self, null_mut};
@@ -7,7 +7,7 @@ use libc::{O_CREAT, O_RDONLY, O_RDWR, O_TRUNC, c_int, c_long};
 
 use crate::{in_child, path, tell, tell_end};
 
-/// A call that libc does not know everywhere.
+/// A call that some libcs do not know.
 const IO_PGETEVENTS: c_long = 292;
 
 /// Operations of a request.
@@ -59,7 +59,7 @@ unsafe fn submit(context: usize, requests: &[*const Request]) -> c_long {
     unsafe { libc::syscall(libc::SYS_io_submit, context, count, requests.as_ptr()) }
 }
 
-/// io_getevents, which waits for `least` at most so many milliseconds; prints what came.
+/// Calls io_getevents for at least `least` results, with a timeout in milliseconds; prints them.
 unsafe fn events(what: &str, context: usize, least: c_long, most: c_long, milliseconds: i64) {
     unsafe {
         let mut events = [Event::default(); 8];
@@ -91,7 +91,7 @@ fn request(data: u64, operation: u16, fd: c_int, bytes: &mut [u8], offset: i64) 
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind, or meant to be none.
+    // SAFETY: every pointer passed is to a live value of the right type, or meant to be invalid.
     unsafe {
         let mut context = 0;
         contexts(&mut context);
@@ -107,7 +107,7 @@ pub fn run() {
     }
 }
 
-/// Contexts end with the memory that they are named by, and leave room for others at once.
+/// A context ends with the memory at its name, and makes room for another at once.
 unsafe fn ended() {
     let asked = || std::fs::read_to_string("/proc/sys/fs/aio-nr").unwrap_or_default();
     let before = asked();
@@ -233,7 +233,7 @@ unsafe fn refusals(context: usize, file: c_int) {
             tell(what, submit(context, &[bad]));
         }
         appended(context);
-        // The valid requests before the first invalid one are done.
+        // The valid requests before the first invalid one are submitted.
         tell("until", submit(context, &[&fine, &bad[0].1, &fine]));
         events("until", context, 0, 8, 0);
         let nowhere = Request { buffer: 8, ..fine };
@@ -256,7 +256,7 @@ unsafe fn refusals(context: usize, file: c_int) {
     }
 }
 
-/// Each flag of preadv2(2) and pwritev2(2), of a file that is appended to.
+/// Each flag of preadv2(2) and pwritev2(2), on a file opened with O_APPEND.
 unsafe fn appended(context: usize) {
     unsafe {
         let flags = libc::O_CREAT | libc::O_RDWR | libc::O_APPEND;

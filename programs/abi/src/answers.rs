@@ -1,4 +1,4 @@
-//! Results of ioctls that are written to memory: of terminals, also after their end, and of
+//! Results of ioctls that are written to memory: of terminals, also after their hang-up, and of
 //! descriptors opened with O_PATH; locked System V segments.
 
 use std::ptr;
@@ -17,7 +17,7 @@ const FIGETBSZ: u32 = 2;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         terminals();
         path();
@@ -39,7 +39,7 @@ unsafe fn ask(what: &str, fd: c_int, request: u32) {
     }
 }
 
-/// What a terminal's two ends say, and what is left of one whose master is gone.
+/// The answers of a terminal's two ends, and of a slave whose master is closed.
 unsafe fn terminals() {
     unsafe {
         let master = libc::open(c"/dev/ptmx".as_ptr(), O_RDWR | O_NOCTTY | O_NONBLOCK);
@@ -110,7 +110,7 @@ unsafe fn remove(id: c_int) -> c_int {
     unsafe { libc::shmctl(id, libc::IPC_RMID, ptr::null_mut()) }
 }
 
-/// Segments of an ordinary user, who may lock so many bytes.
+/// Segments of an ordinary user with a limit on locked memory.
 unsafe fn segments(roots: c_int) {
     unsafe {
         let limit = |bytes: u64| {

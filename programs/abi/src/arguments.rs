@@ -7,18 +7,18 @@ use libc::c_char;
 
 use crate::{error, in_child, tell_end};
 
-/// The longest argument, with its zero (MAX_ARG_STRLEN).
+/// The maximum length of an argument, with its zero byte (MAX_ARG_STRLEN).
 const LONGEST: usize = 32 * 4096;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every array passed ends with null, and children end.
+    // SAFETY: every array passed ends with a null pointer, and children end.
     unsafe {
         limits();
     }
 }
 
-/// Executes busybox's `true` in a child with `arguments` and `environment`, under a stack's limit.
+/// Executes busybox's `true` in a child with `arguments` and `environment`, under a stack limit.
 unsafe fn try_exec(what: &str, stack: Option<u64>, arguments: &[CString], environment: &[CString]) {
     unsafe {
         tell_end(
@@ -61,7 +61,7 @@ unsafe fn limits() {
         list[1] = text(LONGEST * 2);
         try_exec("much longer", None, &list, &[]);
 
-        // A quarter of the stack's limit, of 8 MiB, the pointers counted.
+        // A quarter of the stack limit of 8 MiB, pointers included.
         let stack = Some(8 << 20);
         let many = |count: usize, len: usize| -> Vec<CString> {
             [CString::new("true").expect("no zero")]
@@ -79,7 +79,7 @@ unsafe fn limits() {
         );
         try_exec("200,000 empty ones", stack, &many(200_000, 0), &[]);
         try_exec("250,000 empty ones", stack, &many(250_000, 0), &[]);
-        // Whatever the limit, 128 KiB fit, and never more than 6 MiB.
+        // Whatever the limit, 128 KiB are allowed, and never more than 6 MiB.
         try_exec("a little", Some(64 << 10), &many(10, 10_000), &[]);
         try_exec("a little more", Some(64 << 10), &many(14, 10_000), &[]);
         try_exec("5 MiB", Some(1 << 30), &many(40, LONGEST - 16), &[]);

@@ -10,7 +10,7 @@ use crate::{in_child, tell, tell_end};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         controls();
         tell_end("named", in_child(|| named()));
@@ -24,7 +24,7 @@ pub fn run() {
     }
 }
 
-/// Attributes of a file come in the order of their names, the last first.
+/// listxattr(2) returns names in descending order.
 unsafe fn listed() {
     let file = unsafe { libc::memfd_create(c"file".as_ptr(), 0) };
     let list = || {
@@ -70,7 +70,7 @@ unsafe fn control(what: &str, option: c_int, a: c_ulong, b: c_ulong, c: c_ulong,
     tell(what, unsafe { libc::prctl(option, a, b, c, d) });
 }
 
-/// Every control there is, asked for and with what is refused.
+/// Every option of prctl(2), with valid and with refused arguments.
 unsafe fn controls() {
     unsafe {
         control("death signal 65", libc::PR_SET_PDEATHSIG, 65, 0, 0, 0);
@@ -185,7 +185,7 @@ unsafe fn controls() {
     }
 }
 
-/// A name for an area of memory, as /proc/PID/maps shows it.
+/// The name of an anonymous area, as /proc/PID/maps shows it.
 unsafe fn named() {
     unsafe {
         let at = libc::mmap(
@@ -354,7 +354,7 @@ unsafe fn ambient() {
     }
 }
 
-/// Attributes that survive a change of user, and the effect of execve on them.
+/// Attributes that survive a change of user, and the effect of execve(2) on them.
 unsafe fn kept() {
     unsafe {
         tell("keep", libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0));
@@ -466,7 +466,7 @@ unsafe fn pages(count: usize) -> i64 {
     if at == libc::MAP_FAILED { -1 } else { 0 }
 }
 
-/// Limits that hold, by what is refused beyond them.
+/// Effects of limits: the operations beyond them that are refused.
 unsafe fn lowered() {
     unsafe {
         tell("soft above hard", set(libc::RLIMIT_AS as u32, 2, 1));
@@ -562,7 +562,7 @@ unsafe fn lowered() {
         tell_end(
             "stack",
             in_child(|| {
-                // What the stack has by now it may keep.
+                // A stack keeps the size that it has reached.
                 deep(64);
                 tell("set", set(libc::RLIMIT_STACK as u32, 1 << 16, 1 << 16));
                 deep(64);
@@ -583,7 +583,7 @@ fn deep(levels: usize) -> u8 {
     }
 }
 
-/// The valid values of security.capability, and who may set it.
+/// The valid values of security.capability, and the privilege to set it.
 unsafe fn file_capabilities() {
     unsafe {
         let file = libc::memfd_create(c"program".as_ptr(), 0);

@@ -10,8 +10,7 @@ use crate::{tell, tell_end};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind, and children end by
-    // _exit.
+    // SAFETY: every pointer passed is to a live value of the right type, and children end by _exit.
     unsafe {
         messages();
         shut_out();
@@ -22,7 +21,7 @@ pub fn run() {
     }
 }
 
-/// A child that waits in `wait`, and ends with its result; within two minutes.
+/// Starts a child that waits in `wait`, and exits with its result, within two minutes.
 pub unsafe fn waiter(wait: impl FnOnce() -> c_int) -> pid_t {
     unsafe {
         let child = libc::fork();
@@ -53,7 +52,7 @@ unsafe fn receive(id: c_int, wanted: c_long, flags: c_int) -> c_int {
     }
 }
 
-/// A receiver of some types, and messages of which the last is for it.
+/// A receiver of some types, and messages of which only the last is for it.
 unsafe fn messages() {
     const EXCEPT: c_int = 0o20000;
     unsafe {
@@ -77,7 +76,7 @@ unsafe fn messages() {
     }
 }
 
-/// A receiver that loses its right, and one whose queue goes.
+/// A receiver that loses its permission, and one whose queue is removed.
 unsafe fn shut_out() {
     unsafe {
         let id = libc::msgget(IPC_PRIVATE, 0o666);
@@ -107,7 +106,7 @@ unsafe fn operate(id: c_int, at: u16, change: i16) -> c_int {
     }
 }
 
-/// Two operations at once, the second of which waits when the first can be done.
+/// Two operations in one call: the second one blocks while the first could be done.
 unsafe fn semaphores() {
     unsafe {
         let id = libc::semget(IPC_PRIVATE, 3, 0o600);
@@ -142,7 +141,7 @@ unsafe fn lock(file: c_int, command: c_int, kind: c_int, first: i64, len: i64) -
     }
 }
 
-/// Waiters for bytes of a file, and changes beside them and of them.
+/// Waiters for a byte range of a file, and changes of that range and of others.
 unsafe fn bytes() {
     unsafe {
         let file = libc::memfd_create(c"locked".as_ptr(), 0);
@@ -166,7 +165,7 @@ unsafe fn bytes() {
     }
 }
 
-/// Two that each wait for the other's byte: the second is told.
+/// Two processes each wait for the other's byte: the second gets EDEADLK.
 unsafe fn circle(file: c_int) {
     unsafe {
         lock(file, F_SETLK, F_WRLCK, 2, 1);
@@ -180,7 +179,7 @@ unsafe fn circle(file: c_int) {
     }
 }
 
-/// How often a process gave up its CPU.
+/// The number of a process's voluntary context switches.
 fn switches(pid: pid_t) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let mut lines = status.lines();
@@ -188,7 +187,8 @@ fn switches(pid: pid_t) -> String {
     line.unwrap_or_default().to_owned()
 }
 
-/// Three that wait for the same, and what happens to them when `act` gives it to `some` of them.
+/// Starts three waiters, of which `act` releases `some`: those end, and the others sleep
+/// undisturbed.
 pub unsafe fn crowd(what: &str, some: usize, wait: impl Fn() -> c_int, act: impl FnOnce()) {
     unsafe {
         let children = [(); 3].map(|()| waiter(&wait));
@@ -225,7 +225,7 @@ unsafe fn write(fd: c_int, len: usize) -> c_int {
     unsafe { libc::write(fd, bytes.as_ptr().cast(), len) as c_int }
 }
 
-/// Calls of which each takes its part, or makes place for one.
+/// Calls that each consume a part, or make room for one.
 unsafe fn turns() {
     unsafe {
         let mut ends = [0; 2];
@@ -281,7 +281,7 @@ unsafe fn poll_of(fd: c_int, events: i16) -> libc::pollfd {
     }
 }
 
-/// A socket on a port of the loopback, and its name.
+/// A socket at a loopback port, and its address.
 unsafe fn on_loopback(kind: c_int) -> (c_int, libc::sockaddr_in) {
     unsafe {
         let socket = libc::socket(libc::AF_INET, kind, 0);
@@ -349,7 +349,7 @@ unsafe fn queue() {
     }
 }
 
-/// Those who poll for other events than those that come.
+/// Pollers for other events than those that occur.
 unsafe fn other_events() {
     unsafe {
         let mut ends = [0; 2];

@@ -1,4 +1,4 @@
-//! Events of poll(2) and epoll(7) that few files report: those of urgent data, and their kin.
+//! Events of poll(2) and epoll(7) that few files report: those of urgent data, and similar ones.
 
 use std::{mem, ptr};
 
@@ -10,7 +10,7 @@ use crate::{error, tell};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         for (what, kind) in [
             ("stream", SOCK_STREAM),
@@ -41,7 +41,7 @@ pub fn run() {
     }
 }
 
-/// A socket of TCP that listens, and both ends of its connection.
+/// A TCP listener, and both ends of a connection to it.
 unsafe fn listening() {
     unsafe {
         let listener = libc::socket(AF_INET, SOCK_STREAM, 0);
@@ -66,7 +66,7 @@ unsafe fn listening() {
     }
 }
 
-/// What poll, epoll and select say of a file, and poll if one event alone is asked for.
+/// Prints the events that poll, epoll and select report for a file, for all and for single events.
 unsafe fn look(what: &str, fd: c_int) {
     unsafe {
         let polled = |events: i16| {

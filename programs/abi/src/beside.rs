@@ -1,4 +1,4 @@
-//! Events during others: the end of a tracer, a program that begins, a folder that moves.
+//! Events during others: the end of a tracer, a new program, the rename of a folder.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -15,8 +15,7 @@ const RESOLVE_BENEATH: u64 = 8;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind, and children end by
-    // _exit.
+    // SAFETY: every pointer passed is to a live value of the right type, and children end by _exit.
     unsafe {
         tell_end("a tracer's end", in_child(|| traced_by_gone()));
         tell_end("a program begins", in_child(|| begun()));
@@ -24,7 +23,7 @@ pub fn run() {
     }
 }
 
-/// Children that want to be traced by a parent that ends: no stop waits for it.
+/// Children with PTRACE_TRACEME whose parent ends: no stop waits for that parent.
 unsafe fn traced_by_gone() {
     extern "C" fn nothing(_: c_int) {}
     unsafe {
@@ -58,8 +57,8 @@ unsafe fn traced_by_gone() {
     }
 }
 
-/// A thread begins a program while another of its process is stopped for a tracer: that waits
-/// until the tracer knows that the other has ended.
+/// A thread executes a program while another of its process is stopped for a tracer: execve waits
+/// until the tracer has seen the end of the other.
 unsafe fn begun() {
     unsafe {
         let mut ends = [0; 2];
@@ -103,7 +102,7 @@ unsafe fn begun() {
     }
 }
 
-/// A path that may not lead out (RESOLVE_BENEATH), of which a folder is moved out meanwhile.
+/// A path that must stay below a folder (RESOLVE_BENEATH), while a part of it is moved out.
 unsafe fn moved() {
     fs::create_dir_all("top/beneath/a/b").unwrap();
     fs::create_dir_all("top/out").unwrap();
@@ -117,7 +116,7 @@ unsafe fn moved() {
                 fs::rename("top/out/b", "top/beneath/a/b").unwrap();
             }
         });
-        // SAFETY: every pointer passed is that of a live value of the right kind.
+        // SAFETY: every pointer passed is to a live value of the right type.
         let escaped = (0..3000).filter(|_| unsafe { escapes(c"a/b/../../secret") });
         println!("outside {}", escaped.count());
         done.store(true, Relaxed);

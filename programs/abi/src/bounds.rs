@@ -1,11 +1,11 @@
-//! Transfers to and from addresses that no program can have: EFAULT at once, whatever the file
-//! holds, and before any wait.
+//! Transfers to and from addresses beyond user space: EFAULT at once, whatever the file holds, and
+//! before any wait.
 
 use std::ptr;
 
 use crate::tell;
 
-/// Where `access_ok` of Debian's Linux 6.12 ends: arm64's counts 52 bits of addresses on any CPU.
+/// The end of `access_ok` in Debian's Linux 6.12: on arm64 it is at 52 bits on any CPU.
 fn end() -> usize {
     if cfg!(target_arch = "aarch64") {
         return 1 << 52;
@@ -17,12 +17,12 @@ fn end() -> usize {
     }
 }
 
-/// The most bytes that one call moves (MAX_RW_COUNT).
+/// The maximum number of bytes that one call transfers (MAX_RW_COUNT).
 const MOST: usize = 0x7fff_f000;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: what is passed is never memory of this program, but where it says so.
+    // SAFETY: no address passed is of this program's memory, except where said.
     unsafe {
         nothing_to_move();
         order();
@@ -33,7 +33,7 @@ pub fn run() {
     }
 }
 
-/// Ranges: what each is, its address and its length.
+/// Ranges: a description, the address and the length.
 fn ranges() -> [(&'static str, usize, usize); 12] {
     let end = end();
     [
@@ -60,7 +60,7 @@ unsafe fn write(fd: i32, at: usize, len: usize) -> isize {
     unsafe { libc::syscall(libc::SYS_write, fd, at, len) as isize }
 }
 
-/// Files that touch no byte.
+/// Files whose transfers access no byte.
 unsafe fn nothing_to_move() {
     unsafe {
         let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
@@ -82,7 +82,7 @@ unsafe fn nothing_to_move() {
     }
 }
 
-/// What is asked before.
+/// Errors that come before EFAULT.
 unsafe fn order() {
     unsafe {
         let mut ends = [0; 2];
@@ -106,7 +106,7 @@ unsafe fn order() {
     }
 }
 
-/// Calls that would wait.
+/// Calls that would block.
 unsafe fn waiting() {
     unsafe {
         let mut ends = [0; 2];
@@ -132,7 +132,7 @@ unsafe fn waiting() {
     }
 }
 
-/// Several pieces, of which all are looked at first.
+/// I/O vectors, all of whose elements are checked first.
 unsafe fn vectors() {
     unsafe {
         let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
@@ -205,7 +205,7 @@ unsafe fn sockets() {
                 &format!("recvmsg, {what}"),
                 libc::recvmsg(pair[1], &mut header, 0) as i64,
             );
-            // What was sent, empty as it may be.
+            // Receives what was sent, even if it is empty.
             while libc::recv(pair[1], ptr::null_mut(), 0, 0) >= 0 {}
         }
         pair.iter().for_each(|&end| _ = libc::close(end));

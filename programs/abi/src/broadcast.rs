@@ -1,4 +1,4 @@
-//! Broadcasts on the loopback network: who may send them, and who receives them.
+//! Broadcasts on the loopback network: permission to send them, and their receivers.
 
 use libc::{
     AF_INET, AF_INET6, IPPROTO_ICMP, IPPROTO_IP, IPPROTO_RAW, IPPROTO_UDP, MSG_DONTWAIT,
@@ -19,7 +19,7 @@ const UDP_SEGMENT: c_int = 103;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         permission();
         connected();
@@ -43,7 +43,7 @@ fn allow(file: c_int, on: c_int) {
     tell("SO_BROADCAST", set(file, SOL_SOCKET, SO_BROADCAST, on));
 }
 
-/// A socket of datagrams that is bound to `ip` and `port`, or to any port for 0.
+/// A datagram socket bound to `ip` and `port`, or to any port for 0.
 unsafe fn at(ip: u32, port: u16) -> c_int {
     unsafe {
         let file = socket(AF_INET, SOCK_DGRAM, 0);
@@ -85,7 +85,7 @@ unsafe fn permission() {
     }
 }
 
-/// Once it is connected the option is not asked for.
+/// A connected socket sends without SO_BROADCAST.
 unsafe fn connected() {
     unsafe {
         println!("connected");
@@ -106,7 +106,7 @@ unsafe fn connected() {
     }
 }
 
-/// The first part of a datagram is what asks.
+/// The first part of a corked datagram checks the option.
 unsafe fn corked() {
     unsafe {
         println!("corked");
@@ -127,7 +127,7 @@ unsafe fn corked() {
     }
 }
 
-/// Whoever is bound to the address or to any receives a copy; connected ones if it is their peer.
+/// Sockets bound to the address or to any receive a copy; connected ones only from their peer.
 unsafe fn receivers() {
     unsafe {
         println!("receivers");
@@ -163,7 +163,7 @@ unsafe fn receivers() {
     }
 }
 
-/// A group that shares its port receives as often as it has members.
+/// All sockets that share a port by SO_REUSEPORT receive a copy.
 unsafe fn shared() {
     unsafe {
         println!("shared");
@@ -188,7 +188,7 @@ unsafe fn shared() {
     }
 }
 
-/// Nobody says that nobody receives.
+/// A broadcast without receivers causes no error.
 unsafe fn nobody() {
     unsafe {
         println!("nobody");
@@ -208,7 +208,7 @@ unsafe fn nobody() {
     }
 }
 
-/// What is bound to the address sends from the machine's own.
+/// A socket bound to the broadcast address sends from the machine's own address.
 unsafe fn bound() {
     unsafe {
         println!("bound");
@@ -240,7 +240,7 @@ unsafe fn bound() {
     }
 }
 
-/// TCP is for one peer.
+/// TCP does not connect to broadcast addresses.
 unsafe fn streams() {
     unsafe {
         println!("streams");
@@ -267,10 +267,10 @@ unsafe fn streams() {
     }
 }
 
-/// A connection that is refused leaves the machine's own address, and the port there.
+/// A refused connection resets the socket to the machine's own address and its port.
 unsafe fn refused() {
     unsafe {
-        // A port that bind(2) was given stays.
+        // A port assigned by bind(2) stays.
         let file = socket(AF_INET, SOCK_STREAM, 0);
         let free = (23_000..24_000).find(|&port| bind(file, AF_INET, ALL, port) == 0);
         let port = free.unwrap_or(0);
@@ -295,7 +295,7 @@ unsafe fn refused() {
     }
 }
 
-/// The same address to sockets of IPv6.
+/// The IPv4-mapped broadcast address, for IPv6 sockets.
 unsafe fn mapped() {
     unsafe {
         println!("mapped");
@@ -314,7 +314,7 @@ unsafe fn mapped() {
     }
 }
 
-/// No packet comes from it, and none says that it arrived there as its own.
+/// Packets neither have the broadcast address as source, nor report it as the local address.
 unsafe fn source() {
     unsafe {
         println!("source");
@@ -346,7 +346,7 @@ unsafe fn source() {
         for ip in [info.ipi_spec_dst, info.ipi_addr] {
             println!("{:x}", u32::from_be(ip.s_addr));
         }
-        // The same message, to send from that address.
+        // Reuses the message, to send from that address.
         let mut to: libc::sockaddr_in = std::mem::zeroed();
         to.sin_family = AF_INET as u16;
         to.sin_port = own_port(receiver).to_be();

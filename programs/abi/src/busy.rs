@@ -1,4 +1,4 @@
-//! Files that are written and executed, and names of an inode other than its path.
+//! Files that are written and executed, and access to an inode other than by its path.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicI32, Ordering::*};
@@ -13,7 +13,7 @@ const F_SEAL_EXEC: c_int = 32;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value, and children end by _exit or exec.
+    // SAFETY: every pointer passed is to a live value, and children end by _exit or exec.
     unsafe {
         programs();
         handles();
@@ -23,7 +23,7 @@ pub fn run() {
     }
 }
 
-/// A file that is sealed against writing is not mapped to write, and one that is mapped so is not
+/// A file sealed against writing cannot be mapped shared and writable, and one so mapped cannot be
 /// sealed.
 unsafe fn seals() {
     unsafe {
@@ -47,8 +47,8 @@ unsafe fn seals() {
     }
 }
 
-/// What can be executed when it is sealed against a change of that is not written any more, though
-/// it could not be when the call began.
+/// F_SEAL_EXEC on an executable file also seals it against writing, even if the file became
+/// executable after the call began.
 unsafe fn sealed_program() {
     unsafe {
         let content = vec![1_u8; 8 << 20];
@@ -58,7 +58,7 @@ unsafe fn sealed_program() {
             libc::fchmod(file, 0o666);
             let sealer = AtomicI32::new(0);
             thread::scope(|scope| {
-                // As long as this lasts nobody else changes the file.
+                // While this write lasts, nobody else changes the file.
                 scope.spawn(|| libc::write(file, content.as_ptr().cast(), content.len()));
                 let mut stat: libc::stat = mem::zeroed();
                 while stat.st_size == 0 {
@@ -84,7 +84,7 @@ unsafe fn sealed_program() {
     }
 }
 
-/// Whether a thread of this process is there and does not sleep.
+/// Whether a thread of this process exists and does not sleep.
 fn is_running(thread: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
     stat.rsplit(") ")
@@ -92,7 +92,7 @@ fn is_running(thread: i32) -> bool {
         .is_some_and(|rest| rest.starts_with('R'))
 }
 
-/// The buffer of a send without receiver is read all the same.
+/// send reads its buffer even if there is no receiver.
 unsafe fn nobody_there() {
     unsafe {
         let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0);
@@ -112,7 +112,7 @@ fn copy() {
     fs::copy("/proc/self/exe", "running").expect("there is room for a copy");
 }
 
-/// The result of execve of the copy while it does not run.
+/// Prints the result of execve of the copy while it does not run.
 unsafe fn execute() {
     unsafe {
         let arguments = [COPY.as_ptr(), ptr::null()];
@@ -120,7 +120,7 @@ unsafe fn execute() {
     }
 }
 
-/// A program that runs is not written, and one that is written does not run.
+/// A running program cannot be written, and one that is open for writing cannot be executed.
 unsafe fn programs() {
     unsafe {
         copy();
@@ -128,11 +128,11 @@ unsafe fn programs() {
         tell_end("while it is written", in_child(|| execute()));
         libc::close(writer);
         let reader = libc::open(COPY.as_ptr(), O_RDONLY);
-        // Without a part to run the copy ends by status 2.
+        // Without arguments the copy exits with status 2.
         let (go, gone) = (pipe(), pipe());
         let child = libc::fork();
         if child == 0 {
-            // The copy waits for its standard input to end.
+            // The copy waits for the end of its standard input.
             libc::dup2(go[0], 0);
             libc::dup2(gone[1], 1);
             libc::close(go[1]);
@@ -163,7 +163,7 @@ unsafe fn programs() {
             libc::truncate(COPY.as_ptr(), 0) == 0,
         );
         libc::close(go[1]);
-        // A zombie runs no more.
+        // A zombie's program does not count as running.
         let mut info = mem::zeroed();
         libc::waitid(
             libc::P_PID,
@@ -187,7 +187,7 @@ fn pipe() -> [c_int; 2] {
     ends
 }
 
-/// Waits until the standard input ends, as the copy does.
+/// Waits for the end of standard input; the copy does this.
 pub fn wait() {
     // SAFETY: the buffers are one byte long.
     unsafe {
@@ -208,7 +208,7 @@ struct Handle {
 
 unsafe fn handle_of(folder: c_int, name: &CStr, handle: &mut Handle, flags: c_int) -> i64 {
     let mut mount = 0;
-    // SAFETY: the handle has the room that it says.
+    // SAFETY: the handle has the room that it declares.
     unsafe {
         libc::syscall(
             libc::SYS_name_to_handle_at,
@@ -222,7 +222,7 @@ unsafe fn handle_of(folder: c_int, name: &CStr, handle: &mut Handle, flags: c_in
 }
 
 unsafe fn open_handle(mount: c_int, handle: &Handle, flags: c_int) -> i64 {
-    // SAFETY: the handle is whole.
+    // SAFETY: the handle is complete.
     unsafe {
         libc::syscall(
             libc::SYS_open_by_handle_at,

@@ -1,4 +1,4 @@
-//! Capabilities of files, which execve(2) gives (capabilities(7)).
+//! File capabilities, which execve(2) grants (capabilities(7)).
 
 use std::mem;
 use std::ptr;
@@ -11,11 +11,12 @@ const USER: u32 = 1000;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every array passed ends with null, every structure is whole, and children end.
+    // SAFETY: every array passed ends with a null pointer, every structure is complete, and
+    // children end.
     unsafe { capabilities() }
 }
 
-/// Capabilities by file (capabilities(7)): `abi file-capabilities` tells what it has.
+/// Grants by files; `abi file-capabilities` prints the capabilities that it has.
 unsafe fn capabilities() {
     unsafe {
         let copy = c"/tmp/capable";
@@ -125,7 +126,7 @@ unsafe fn capabilities() {
                 tell("them", set(&[SECOND | EFFECTIVE, CHOWN, 0, 0, 0]));
             }),
         );
-        // They go when the file is written or given away.
+        // They are removed when the file is written or changes its owner.
         let there = || {
             let found = libc::getxattr(
                 copy.as_ptr(),
@@ -153,7 +154,7 @@ unsafe fn capabilities() {
     }
 }
 
-/// On a mount with MS_NOSUID they count for nothing.
+/// On a mount with MS_NOSUID they are ignored.
 unsafe fn mounted(copy: *const c_char, run: &dyn Fn(&str, u32, &dyn Fn())) {
     unsafe {
         let value: Vec<u8> = [0x0200_0001u32, 1, 0, 0, 0]
@@ -177,7 +178,7 @@ unsafe fn mounted(copy: *const c_char, run: &dyn Fn(&str, u32, &dyn Fn())) {
     }
 }
 
-/// `struct __user_cap_header_struct` and three words each of two halves.
+/// `struct __user_cap_header_struct`, and two halves of three words each.
 unsafe fn change(act: impl Fn(&mut [u32; 6])) {
     unsafe {
         let mut header = [0x2008_0522u32, 0];
@@ -201,7 +202,7 @@ unsafe fn hold(set: u32) {
     }
 }
 
-/// What the program that `capabilities` executes says of itself.
+/// The executed program: prints its own capabilities.
 pub fn tell_capabilities() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     for line in status.lines().filter(|line| {

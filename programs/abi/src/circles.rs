@@ -1,5 +1,5 @@
-//! Unix sockets queued in one another that no program can receive any more: they are closed soon
-//! after the last descriptor is, also while others are being closed.
+//! Unix sockets queued in one another that no program can receive any more: they are freed soon
+//! after the last descriptor is closed, even while others are being freed.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use libc::{SCM_RIGHTS, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET, c_int};
 
 use crate::unix::{pair, send_with};
 
-/// Sockets that wait in a large circle, and how many of them one message has.
+/// Sockets that wait in a large circle, and their number in one message.
 const LARGE: usize = 400;
 const OF_MESSAGE: usize = 50;
-/// How often a circle is closed while another ends, each time a little later.
+/// How often a circle is closed while another is being freed, each time a little later.
 const ROUNDS: u32 = 20;
 const LATER: Duration = Duration::from_millis(1);
 
@@ -21,13 +21,14 @@ pub fn run() {
     let before = used();
     let mut left = 0;
     for round in 0..ROUNDS {
-        // SAFETY: closes what it has opened.
+        // SAFETY: closes only its own descriptors.
         unsafe {
             let large = circle(LARGE);
             let last = circle(0);
             let begun = AtomicBool::new(false);
             thread::scope(|scope| {
-                // On another CPU, where there is one: what ends the large one may have this.
+                // On another CPU, if there is one: this CPU may be busy with freeing the large
+                // circle.
                 scope.spawn(|| {
                     while !begun.load(SeqCst) {
                         thread::yield_now();
@@ -45,14 +46,14 @@ pub fn run() {
     println!("left: {left}");
 }
 
-/// How many sockets there are.
+/// The number of sockets in use.
 fn used() -> usize {
     let text = fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
     let used = text.split_whitespace().nth(2);
     used.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// Whether there are soon no more than `before`.
+/// Waits until there are at most `before` sockets.
 fn falls_to(before: usize) -> bool {
     let until = Instant::now() + Duration::from_secs(60);
     while used() > before {
@@ -64,7 +65,7 @@ fn falls_to(before: usize) -> bool {
     true
 }
 
-/// A socket that waits in itself, with `more` others, and the one that sent them.
+/// A socket that waits in its own queue, with `more` others, and the socket that sent them.
 unsafe fn circle(more: usize) -> [c_int; 2] {
     let [inner, outer] = pair(SOCK_STREAM);
     let send = |files: &[c_int]| {
@@ -75,7 +76,7 @@ unsafe fn circle(more: usize) -> [c_int; 2] {
     };
     send(&[inner]);
     for _ in 0..more / OF_MESSAGE {
-        // SAFETY: no pointer is passed, and what is closed is its own.
+        // SAFETY: no pointer is passed, and only its own descriptors are closed.
         unsafe {
             let files = [0; OF_MESSAGE].map(|_| libc::socket(libc::AF_UNIX, SOCK_DGRAM, 0));
             send(&files);

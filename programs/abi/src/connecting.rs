@@ -1,4 +1,4 @@
-//! How TCP connections are established, or not: the ports that they take and release, and two calls
+//! Establishing TCP connections, or failing to: the ports that they take and release, and two calls
 //! that connect one socket.
 
 use std::sync::mpsc;
@@ -21,12 +21,12 @@ const LOCAL: u32 = 0x7f00_0001;
 const LINGER2: c_int = 8;
 const BIND_ADDRESS_NO_PORT: c_int = 24;
 const LOCAL_PORT_RANGE: c_int = 51;
-/// Where nobody listens.
+/// A port without a listener.
 const NOBODY: u16 = 3;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         from_own_ports(expired);
         late();
@@ -37,7 +37,7 @@ pub fn run() {
     }
 }
 
-/// Runs a part whose connections begin at ports that no other test's do.
+/// Runs a part whose connections use local ports that no other test uses.
 unsafe fn from_own_ports(part: unsafe fn()) {
     const RANGE: &str = "ip_local_port_range";
     let before = content(RANGE);
@@ -54,7 +54,7 @@ unsafe fn socket() -> c_int {
     unsafe { libc::socket(AF_INET, SOCK_STREAM, 0) }
 }
 
-/// One whose port connect(2) can but choose.
+/// A socket whose only possible local port is `port`.
 unsafe fn socket_from(port: u16) -> c_int {
     unsafe {
         let file = socket();
@@ -76,7 +76,7 @@ unsafe fn accept(server: c_int) -> c_int {
     unsafe { libc::accept(server, ptr::null_mut(), ptr::null_mut()) }
 }
 
-/// One that listens at a port that connect(2) does not choose.
+/// A listener at a port that connect(2) does not choose.
 unsafe fn server(backlog: c_int) -> c_int {
     unsafe {
         let file = socket();
@@ -87,7 +87,7 @@ unsafe fn server(backlog: c_int) -> c_int {
     }
 }
 
-/// A port is free again once nothing waits at it.
+/// A port is free again once no connection waits at it.
 unsafe fn expired() {
     unsafe {
         let listener = server(10);
@@ -150,7 +150,7 @@ unsafe fn late() {
     }
 }
 
-/// The same of Unix sockets.
+/// The same for Unix sockets.
 unsafe fn late_unix() {
     unsafe {
         let socket = || libc::socket(libc::AF_UNIX, SOCK_STREAM, 0);
@@ -174,7 +174,7 @@ unsafe fn late_unix() {
     }
 }
 
-/// The result of a thread's call that connects, once it waits in that.
+/// Starts a thread that connects, and waits until it blocks in that call.
 unsafe fn connect_waiting<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     file: c_int,
@@ -189,7 +189,7 @@ unsafe fn connect_waiting<'scope>(
     begun
 }
 
-/// A second call waits for what the first began.
+/// A second call waits for the connection that the first began.
 unsafe fn twice(may_wait: bool) {
     unsafe {
         let listener = server(0);
@@ -228,7 +228,7 @@ unsafe fn twice(may_wait: bool) {
     }
 }
 
-/// A socket that is refused gives its port back, and may be bound.
+/// A refused socket releases its port, and may be bound.
 unsafe fn given_back() {
     unsafe {
         let file = socket();

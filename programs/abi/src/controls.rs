@@ -1,4 +1,4 @@
-//! ioctl(2) of plain files and of the random devices.
+//! ioctl(2) on regular files and on the random devices.
 
 use std::ffi::CStr;
 use std::{fs, mem};
@@ -9,7 +9,7 @@ use crate::{in_child, tell, tell_end};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         random();
         tell_end("a user's", in_child(|| random_of_user()));
@@ -33,11 +33,11 @@ unsafe fn control<T>(what: &str, file: c_int, request: u32, argument: *mut T) {
     tell(what, unsafe { libc::ioctl(file, request as _, argument) });
 }
 
-/// Every control of a random device, and some of other files.
+/// Every request to a random device, and some of other files.
 unsafe fn random_controls(file: c_int) {
     unsafe {
         let nowhere = std::ptr::null_mut::<u8>();
-        // How many bits, and how many bytes follow.
+        // The number of bits, and the number of bytes that follow.
         let mut added = [8, 4, 0x1234_5678_i32];
         control("entropy added", file, RNDADDENTROPY, &mut added);
         control("none", file, RNDADDENTROPY, &mut [8, 0]);
@@ -144,7 +144,7 @@ unsafe fn clones(file: c_int, from: c_int) {
     }
 }
 
-/// Requests that every file system answers, made to files of tmpfs.
+/// Requests that every file system handles, on files of tmpfs.
 unsafe fn files() {
     unsafe {
         libc::mkdir(c"at".as_ptr(), 0o755);

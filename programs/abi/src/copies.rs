@@ -1,5 +1,5 @@
 //! Instructions that copy and set memory (FEAT_MOPS), in sequences of three; also if a thread
-//! reaches the second or third in the state in which another kind of CPU leaves the first.
+//! reaches the second or third with the state that the first leaves on another kind of CPU.
 
 use std::arch::asm;
 use std::mem;
@@ -11,7 +11,7 @@ use crate::{in_child, tell_end};
 
 const SIZE: usize = 3 * 4096;
 
-/// The instruction of the three at which the sequence is entered, and the flags at that time.
+/// The instruction of the three at which the sequence is entered, and the flags at that point.
 #[derive(Clone, Copy, Debug)]
 enum Enter {
     First,
@@ -19,7 +19,7 @@ enum Enter {
     Third,
 }
 
-/// N and C of NZCV: option B; with N it goes backward.
+/// N and C of NZCV: option B; with N the copy goes backward.
 const FORWARD_B: u64 = 1 << 29;
 const BACKWARD_B: u64 = 1 << 29 | 1 << 31;
 
@@ -58,7 +58,7 @@ unsafe fn set(enter: Enter, flags: u64, to: *mut u8, value: u64, len: usize) {
 }
 
 extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
-    // SAFETY: the kernel passes a whole siginfo.
+    // SAFETY: the kernel passes a complete siginfo.
     unsafe {
         let (address, code) = ((*info).si_addr() as usize, (*info).si_code);
         println!(
@@ -79,7 +79,7 @@ fn map(len: usize, rights: c_int) -> *mut u8 {
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: reads the vector.
+    // SAFETY: reads the auxiliary vector.
     let hwcap2 = unsafe { libc::getauxval(libc::AT_HWCAP2) };
     println!("mops: {}", hwcap2 >> 43 & 1);
     let from: Vec<u8> = (0..SIZE).map(|at| (at * 7 % 251) as u8).collect();
@@ -93,7 +93,7 @@ pub fn run() {
     for (enter, flags) in ways {
         let mut to = vec![0u8; SIZE];
         let backward = if flags == BACKWARD_B { SIZE } else { 0 };
-        // SAFETY: both hold as many bytes; what goes backward begins behind their ends.
+        // SAFETY: both buffers are this long; backward copies begin after their ends.
         unsafe {
             let (to, from) = (to.as_mut_ptr(), from.as_ptr());
             copy(enter, flags, to.add(backward), from.add(backward), SIZE);
@@ -102,14 +102,14 @@ pub fn run() {
     }
     for (enter, flags) in &ways[..3] {
         let mut to = vec![0u8; SIZE];
-        // SAFETY: so many bytes are there.
+        // SAFETY: the buffer has this many bytes.
         unsafe { set(*enter, *flags, to.as_mut_ptr(), 0x5a, SIZE) };
         let right = to.iter().filter(|byte| **byte == 0x5a).count();
         println!("set {enter:?} {flags:#x}: {right}");
     }
     for (name, value) in [("fresh pages", 0u8), ("shared pages", 1)] {
         let to = map(1 << 20, PROT_READ | PROT_WRITE);
-        // SAFETY: so many bytes are there.
+        // SAFETY: the buffer has this many bytes.
         let status = unsafe {
             set(Enter::First, 0, to, u64::from(value), 1 << 20);
             in_child(|| {
@@ -126,7 +126,7 @@ pub fn run() {
     tell_end(
         "beyond the end",
         in_child(|| {
-            // SAFETY: the handler is of the kind that SA_SIGINFO asks for; it ends the process.
+            // SAFETY: the handler has the signature that SA_SIGINFO requires; it ends the process.
             unsafe {
                 let mut action: libc::sigaction = mem::zeroed();
                 action.sa_sigaction = on_fault as *const () as usize;

@@ -1,4 +1,4 @@
-//! Core files: when one is written, who owns it, and which parts of the program it contains.
+//! Core files: when one is written, its owner, and the parts of the program that it contains.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use crate::{in_child, path, tell};
 
-/// A value that the core file must hold.
+/// A value that the core file must contain.
 static mut MARK: [u64; 2] = [0; 2];
 
 /// Runs this part.
@@ -58,7 +58,7 @@ fn sysctl(name: &str, value: &str) {
     println!("{name} {value:?}: {}", failed.unwrap_or(0));
 }
 
-/// Names by `core_pattern`, and by `core_uses_pid`.
+/// File names by `core_pattern` and `core_uses_pid`.
 fn names() {
     let _ = fs::create_dir("folder");
     let patterns = [
@@ -79,7 +79,7 @@ fn names() {
         let shown = fs::read_to_string("/proc/sys/kernel/core_pattern");
         println!("{:?}", shown.unwrap_or_default());
         if pattern.contains("%E") {
-            // The program may lie anywhere.
+            // The program's path is not fixed.
             sysctl("kernel/core_pattern", "%f");
         }
         // SAFETY: the child ends here.
@@ -95,7 +95,7 @@ fn names() {
     sysctl("kernel/core_pattern", "core");
 }
 
-/// Tells the files of a folder, with `PID` for numbers of processes, and removes them.
+/// Prints the files of a folder, with `PID` for process IDs, and removes them.
 fn list(folder: &str) {
     let files = fs::read_dir(folder).expect("a folder").flatten();
     for file in files.filter(|file| file.path().is_file()) {
@@ -111,7 +111,7 @@ fn list(folder: &str) {
     }
 }
 
-/// A process that acts as another user than began the program, by `suid_dumpable`.
+/// A process whose user is not the one that executed the program, by `suid_dumpable`.
 fn strangers() {
     let _ = fs::set_permissions(".", fs::Permissions::from_mode(0o777));
     for dumpable in ["0", "1", "2"] {
@@ -149,11 +149,11 @@ fn limit(soft: u64) {
         rlim_cur: soft,
         rlim_max: libc::RLIM_INFINITY,
     };
-    // SAFETY: the limit is whole.
+    // SAFETY: the limit is complete.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &limit) };
 }
 
-/// A child that aborts below the limit `soft`, after `before`.
+/// A child that aborts under the soft limit `soft`, after `before`.
 fn ended(what: &str, soft: u64, before: impl FnOnce()) {
     let status = in_child(|| {
         limit(soft);
@@ -172,8 +172,8 @@ fn ended(what: &str, soft: u64, before: impl FnOnce()) {
     );
 }
 
-/// The parts of the file that a debugger reads: its kinds of notes, the registers' place, and the
-/// memory.
+/// The parts of the file that a debugger reads: the kinds of notes, the note with registers, and
+/// the memory.
 fn examine() {
     let mut file = fs::File::open("core").expect("a core file");
     let data = file.metadata().expect("of an open file");
@@ -204,7 +204,7 @@ fn examine() {
                     let (size, kind) = (word(&notes, next + 4, 4), word(&notes, next + 8, 4));
                     let content = &notes[next + 20..];
                     match kind {
-                        // The first is that of the thread that died.
+                        // The first is of the thread that died.
                         1 => {
                             if threads.is_empty() {
                                 println!("status: signal {}", word(content, 12, 2));
@@ -236,9 +236,9 @@ fn examine() {
     }
 }
 
-/// The wait status that the parent sees.
+/// The wait status for the parent.
 unsafe fn told() {
-    // SAFETY: the child ends by a signal; the structure is whole.
+    // SAFETY: the child ends by a signal; the structure is complete.
     unsafe {
         let child = libc::fork();
         if child == 0 {

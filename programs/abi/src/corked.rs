@@ -1,5 +1,5 @@
-//! When bytes of a TCP connection are sent: those that wait for more (TCP_CORK, MSG_MORE), and how
-//! long a peer is waited for (TCP_USER_TIMEOUT, TCP_LINGER2).
+//! When the bytes of a TCP connection are sent: corked ones (TCP_CORK, MSG_MORE), and how long the
+//! kernel waits for a peer (TCP_USER_TIMEOUT, TCP_LINGER2).
 
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -25,14 +25,14 @@ const USER_TIMEOUT: c_int = 18;
 const FASTOPEN: c_int = 23;
 const NOTSENT_LOWAT: c_int = 25;
 const FASTOPEN_CONNECT: c_int = 30;
-/// SIOCOUTQNSD (`include/uapi/linux/sockios.h`)
+/// SIOCOUTQNSD (`include/uapi/linux/sockios.h`).
 const OUTQNSD: libc::Ioctl = 0x894b;
-/// What TCP's times leave of a segment of 1000 bytes.
+/// The data of a segment of 1000 bytes with TCP timestamps.
 const SEGMENT: usize = 988;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         for family in [AF_INET, AF_INET6] {
             println!("family {family}");
@@ -51,7 +51,7 @@ pub fn run() {
     }
 }
 
-/// Runs a part that ends before what waits is sent anyway.
+/// Runs a part, again if it took so long that corked bytes may have been sent anyway.
 fn before_sent(part: impl Fn()) {
     undisturbed::run(|| {
         let begun = Instant::now();
@@ -60,8 +60,8 @@ fn before_sent(part: impl Fn()) {
     });
 }
 
-/// Two ends of a connection with segments of `SEGMENT` bytes, the second of which was accepted from
-/// a socket with the options `given`.
+/// Two ends of a connection with segments of `SEGMENT` bytes; the listener of the second has the
+/// options `given`.
 unsafe fn pair(family: c_int, given: &[(c_int, c_int)]) -> [c_int; 2] {
     unsafe {
         let server = libc::socket(family, SOCK_STREAM, 0);
@@ -181,7 +181,7 @@ unsafe fn ends() {
         receive("last", b, 64, MSG_DONTWAIT);
         receive("end", b, 64, MSG_DONTWAIT);
         libc::close(b);
-        // What was not sent is not lost by the end that would have read it.
+        // Corked bytes do not count as unread by the peer, whose close sends no reset.
         let [a, b] = pair(AF_INET, &[]);
         send(a, b"last", MSG_MORE);
         libc::close(b);
@@ -201,7 +201,7 @@ unsafe fn inherited() {
     }
 }
 
-/// splice and sendfile.
+/// Corked data of splice and sendfile.
 unsafe fn spliced() {
     unsafe {
         let [a, b] = pair(AF_INET, &[]);
@@ -262,7 +262,7 @@ unsafe fn late() {
     }
 }
 
-/// TCP_NOTSENT_LOWAT
+/// TCP_NOTSENT_LOWAT.
 unsafe fn lowest() {
     unsafe {
         let [a, b] = pair(AF_INET, &[]);
@@ -284,7 +284,7 @@ unsafe fn lowest() {
     }
 }
 
-/// TCP_WINDOW_CLAMP: none is no window of a connection.
+/// TCP_WINDOW_CLAMP: a connected socket refuses 0.
 unsafe fn clamped() {
     unsafe {
         let [a, b] = pair(AF_INET, &[(WINDOW_CLAMP, 4096)]);
@@ -294,7 +294,7 @@ unsafe fn clamped() {
     }
 }
 
-/// TCP_USER_TIMEOUT: what a socket that does not read has no room for.
+/// TCP_USER_TIMEOUT: data for which the peer, which does not read, has no room.
 unsafe fn timed_out() {
     unsafe {
         let [a, b] = pair(AF_INET, &[]);
@@ -318,7 +318,7 @@ unsafe fn timed_out() {
     }
 }
 
-/// TCP_LINGER2: below zero, a closed socket forgets its peer at once.
+/// TCP_LINGER2: with a negative value, a closed socket ends its connection at once.
 unsafe fn lingers() {
     unsafe {
         for seconds in [10, -1] {
@@ -336,7 +336,7 @@ unsafe fn lingers() {
     }
 }
 
-/// Options of TCP_FASTOPEN at a socket that is connected.
+/// Options of TCP fast open on a connected socket, and on a new one.
 unsafe fn fast() {
     unsafe {
         let [a, b] = pair(AF_INET, &[]);

@@ -1,4 +1,4 @@
-//! Counts in /proc and statfs(2): memory by kind, switches, processes, inodes.
+//! Counts in /proc and statfs(2): memory by kind, context switches, processes, inodes.
 
 use std::ffi::CStr;
 use std::mem;
@@ -9,12 +9,12 @@ use libc::c_int;
 use crate::{in_child, tell, tell_end};
 
 const PAGE: usize = 4096;
-/// How often a part is tried that others may disturb.
+/// The number of attempts of a part that other processes may disturb.
 const TRIES: usize = 10;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: the mappings are this program's own, and every structure passed is whole.
+    // SAFETY: the mappings are this program's own, and every structure passed is complete.
     unsafe {
         memory();
         machine();
@@ -24,7 +24,7 @@ pub fn run() {
     }
 }
 
-/// The KiB on a line of /proc/self/status.
+/// The value in KiB of a line of /proc/self/status.
 fn status(name: &str) -> Option<i64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -57,7 +57,7 @@ unsafe fn memory() {
             "sum: {}",
             sum(&["RssAnon", "RssFile", "RssShmem"]) == sum(&["VmRSS"])
         );
-        // What an MiB of each kind adds, to the eighth.
+        // Shows how much a mapping of 1 MiB adds, in eighths of a MiB.
         let eighths = |before: i64, after: i64| (after - before) / 128;
         let map = |rights: c_int, flags: c_int| {
             let size = 1 << 20;
@@ -98,7 +98,7 @@ unsafe fn memory() {
             }
             libc::munmap(at.cast(), 1 << 20);
         }
-        // The peak stays.
+        // The peak does not fall.
         let before = status("VmPeak").unwrap_or(0);
         let size = 64 << 20;
         let at = libc::mmap(ptr::null_mut(), size, 0, 0x22, -1, 0);
@@ -124,8 +124,7 @@ fn stat(name: &str) -> i64 {
     line.and_then(|rest| rest.trim().parse().ok()).unwrap_or(-1)
 }
 
-/// What a CPU did for programs, when it had nothing to do, and altogether, in hundredths of a
-/// second.
+/// A CPU's time in programs, idle time and total time, in hundredths of a second.
 fn cpu(cpu: usize) -> [i64; 3] {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let name = format!("cpu{cpu} ");
@@ -138,14 +137,14 @@ fn cpu(cpu: usize) -> [i64; 3] {
     [fields[0] + fields[2], fields[3], fields.iter().sum()]
 }
 
-/// The time of the CPU that a program keeps busy is that CPU's.
+/// The CPU time of a busy program counts for its CPU.
 fn cpu_time() {
     let used = || {
         let mut time = libc::timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: room for a time.
+        // SAFETY: the time outlives the call.
         unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
         time.tv_sec * 100 + time.tv_nsec / 10_000_000
     };
@@ -159,8 +158,8 @@ fn cpu_time() {
     };
     let busy = || -> Vec<i64> { (0..=last).map(|number| cpu(number)[0]).collect() };
     let (began, before) = (used(), busy());
-    // A machine that others keep waiting may count less than the thread itself, and what its CPUs
-    // were about to do meanwhile: that is less and less of what this one does.
+    // If the host delays the machine, the CPU may be charged less than the thread itself, and other
+    // CPUs for unrelated work; the share of the latter falls as this thread goes on.
     let is_enough = |grown: &[i64]| {
         let (own, others) = grown.split_last().unwrap_or((&0, &[]));
         *own >= 50 && others.iter().all(|other| 2 * other < *own)
@@ -185,7 +184,7 @@ fn cpu_time() {
     println!("it rests meanwhile: {}", (0..50).any(|_| rests()));
 }
 
-/// Interrupts are counted, on each CPU and altogether.
+/// Interrupts are counted, for each CPU and in total.
 fn interrupts() {
     let sum = || -> i64 {
         let text = std::fs::read_to_string("/proc/interrupts").unwrap_or_default();
@@ -210,7 +209,7 @@ fn interrupts() {
 }
 
 fn machine() {
-    // Others may fork meanwhile.
+    // Other processes may fork meanwhile.
     let counted = (0..TRIES).find_map(|_| {
         let (switches, made) = (stat("ctxt "), stat("processes "));
         for _ in 0..20 {

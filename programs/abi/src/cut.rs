@@ -10,7 +10,7 @@ const PAGE: usize = 4096;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: what is mapped is unmapped at the end alone, and every structure passed is whole.
+    // SAFETY: mappings are only removed at the end, and every structure passed is complete.
     unsafe {
         cut_while_written();
         promised();
@@ -22,7 +22,7 @@ unsafe fn file() -> i32 {
     unsafe { libc::memfd_create(c"cut".as_ptr(), 0) }
 }
 
-/// What another thread writes behind an end that moves down is gone when the end moves up.
+/// Bytes that another thread writes beyond an end that moves down are gone when the end moves up.
 unsafe fn cut_while_written() {
     const ROUNDS: usize = 2000;
     unsafe {
@@ -35,7 +35,7 @@ unsafe fn cut_while_written() {
         let mut back = 0;
         for _ in 0..ROUNDS {
             thread::scope(|scope| {
-                // A read into the page: EFAULT where it is beyond the end.
+                // Reads into the page: EFAULT if it is beyond the end.
                 scope.spawn(move || {
                     libc::pread(source, ptr::with_exposed_provenance_mut(second), 1, 0)
                 });
@@ -59,7 +59,7 @@ unsafe fn cut_while_written() {
     }
 }
 
-/// fallocate(2) of more than there is takes nothing.
+/// fallocate(2) of more than the free space allocates nothing.
 unsafe fn promised() {
     let (place, options) = (c"promised", CString::new("size=1m").expect("no zero"));
     unsafe {
@@ -99,7 +99,7 @@ unsafe fn promised() {
         libc::close(first);
         libc::close(second);
         tell("umount", libc::umount(place.as_ptr()));
-        // Beyond the end the same is asked, whether the size is kept or not.
+        // Beyond the end the same limits hold, whether the size is kept or not.
         let sealed = libc::memfd_create(c"sealed".as_ptr(), libc::MFD_ALLOW_SEALING);
         let keeps = libc::FALLOC_FL_KEEP_SIZE;
         tell(
@@ -127,7 +127,7 @@ unsafe fn promised() {
     }
 }
 
-/// mremap(2) of no length maps what is mapped once more, and counts what is locked.
+/// mremap(2) with an old size of 0 maps the memory a second time, and counts locked pages.
 unsafe fn second_mapping() {
     unsafe {
         let access = libc::PROT_READ | libc::PROT_WRITE;

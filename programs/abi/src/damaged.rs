@@ -1,5 +1,5 @@
 //! A file system on /dev/vda whose bytes are changed at random, mounted in the folder `m`, and
-//! used: whatever comes of it, the kernel goes on, and the disk can be unmounted.
+//! used: whatever happens, the kernel survives, and the disk can be unmounted.
 
 use std::ffi::CStr;
 use std::fs::{self, File, OpenOptions};
@@ -15,12 +15,12 @@ use crate::{path, tell};
 
 /// Rounds on an ext4 and on an EROFS.
 const ROUNDS: [usize; 2] = [200, 50];
-/// What is changed and put back: all that the test has put on the disk.
+/// The bytes that are changed and restored: all that the test has put on the disk.
 const BYTES: usize = 4 << 20;
-/// Files that are used in a round at most.
+/// The maximum number of files that are used in a round.
 const MOST: usize = 200;
 
-/// Numbers that are the same in every run (xorshift).
+/// Pseudo-random numbers, the same in every run (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -32,7 +32,7 @@ impl Random {
     }
 }
 
-/// Runs this part on an ext4, or on an EROFS, with other changes for another seed.
+/// Runs this part on an ext4 or an EROFS; `seed` selects the changes.
 pub fn run(seed: u64, kind: &str) {
     let (kind, options, rounds) = match kind {
         "erofs" => (c"erofs", c"", ROUNDS[1]),
@@ -42,7 +42,7 @@ pub fn run(seed: u64, kind: &str) {
     let disk = disk.expect("the disk");
     let mut sound = vec![0; BYTES];
     disk.read_exact_at(&mut sound, 0).expect("its content");
-    // Where something is.
+    // The places that hold data.
     let places: Vec<usize> = (0..BYTES).filter(|&at| sound[at] != 0).collect();
     let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
     for round in 0..rounds {
@@ -85,7 +85,7 @@ fn mount(kind: &'static CStr, options: &CStr) -> bool {
     done == 0
 }
 
-/// Reads what there is, as far as that goes.
+/// Reads all files as far as possible.
 fn read(folder: &Path, left: &mut usize) {
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -125,14 +125,14 @@ fn attributes(place: &Path) {
         return;
     };
     let mut list = [0u8; 1024];
-    // SAFETY: the names are NUL-terminated, and the memory is there.
+    // SAFETY: the names are NUL-terminated, and the buffers have these sizes.
     unsafe {
         libc::llistxattr(name.as_ptr(), list.as_mut_ptr().cast(), list.len());
         libc::lgetxattr(name.as_ptr(), c"user.one".as_ptr(), null_mut(), 0);
     }
 }
 
-/// Changes what there is.
+/// Changes files as far as possible.
 fn write(random: &mut Random) -> std::io::Result<()> {
     let names: Vec<PathBuf> = fs::read_dir("m")?
         .take(MOST)

@@ -1,4 +1,4 @@
-//! Several file systems of terminals: each has its own, by numbers of its own.
+//! Several devpts mounts: each has its own terminals, numbered from 0.
 
 use std::ffi::{CStr, CString};
 use std::{fs, mem, ptr};
@@ -9,7 +9,7 @@ use crate::{error, in_child, tell, tell_end};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind, and children end by
+    // SAFETY: every pointer passed is to a live value of the right type, and children end by
     // _exit.
     unsafe {
         let _others: Vec<c_int> = (0..3).map(|_| open(c"/dev/ptmx")).collect();
@@ -57,7 +57,7 @@ unsafe fn number(what: &str, master: c_int) -> c_int {
     }
 }
 
-/// The path of an open file, from the working directory where it is below that.
+/// The path of an open file, relative to the working directory if it is below that.
 fn link(file: c_int) -> String {
     let path = fs::read_link(format!("/proc/self/fd/{file}")).unwrap_or_default();
     let here = std::env::current_dir().unwrap_or_default();
@@ -86,7 +86,7 @@ unsafe fn told(what: &str, slave: c_int) {
 unsafe fn passes(master: c_int, slave: c_int) {
     unsafe {
         libc::write(slave, c"word\n".as_ptr().cast(), 5);
-        // The line may come in parts.
+        // The line may arrive in parts.
         let (mut line, mut byte) = (Vec::new(), 0u8);
         while libc::read(master, (&raw mut byte).cast(), 1) == 1 {
             line.push(byte);
@@ -102,7 +102,7 @@ unsafe fn peer(master: c_int) -> c_int {
     unsafe { libc::ioctl(master, libc::TIOCGPTPEER as _, O_RDWR | O_NOCTTY) }
 }
 
-/// Two there may be, whatever others have.
+/// Two terminals are possible here (`max`), whatever the other mount has.
 unsafe fn numbers() {
     unsafe {
         let master = open(c"p/ptmx");
@@ -137,7 +137,7 @@ unsafe fn numbers() {
         let again = open(c"p/ptmx");
         number("again", again);
         told("what is not there", open(c"p/7"));
-        // No node but those in it is a terminal's.
+        // Only nodes inside the devpts are its terminals.
         libc::unlockpt(again);
         let device = libc::makedev(136, 0);
         libc::mknod(c"node".as_ptr(), libc::S_IFCHR | 0o600, device);
@@ -147,7 +147,7 @@ unsafe fn numbers() {
     }
 }
 
-/// A session's own.
+/// The controlling terminal of a session.
 unsafe fn controlling() {
     unsafe {
         libc::setsid();
@@ -186,7 +186,7 @@ unsafe fn held() {
     }
 }
 
-/// The device of all masters is of the file system beside it.
+/// A `ptmx` node elsewhere opens the devpts on the `pts` beside it.
 unsafe fn beside() {
     unsafe {
         let device = libc::makedev(5, 2);
@@ -214,7 +214,7 @@ unsafe fn beside() {
     }
 }
 
-/// The same file system elsewhere.
+/// The same devpts, bound elsewhere.
 unsafe fn bound() {
     unsafe {
         let bind = |from: &CStr, to: &CStr| {

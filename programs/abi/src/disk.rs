@@ -1,4 +1,4 @@
-//! A disk of its own, /dev/vda, of 64 MiB: calls, mappings and requests at their edges.
+//! A disk, /dev/vda, of 64 MiB for this test: edge cases of calls, mappings and requests.
 
 use std::ptr::{null_mut, read_volatile, write_volatile};
 
@@ -13,7 +13,7 @@ const DISK: &std::ffi::CStr = c"/dev/vda";
 const SIZE: i64 = 64 << 20;
 const PAGE: usize = 4096;
 
-/// Requests of ioctl(2), with the kind of their answer in bytes.
+/// Requests of ioctl(2), with their arguments' type and size in bytes.
 const REQUESTS: [(&str, u32, usize); 8] = [
     ("BLKGETSIZE64", 0x8008_1272, 8),
     ("BLKGETSIZE", 0x1260, 8),
@@ -46,7 +46,7 @@ unsafe fn read_at(file: c_int, to: *mut u8, len: usize, at: i64) -> i64 {
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of live memory of the right length.
+    // SAFETY: every pointer passed is to live memory of the right length.
     unsafe {
         let file = open(O_RDWR);
         tell_ok("open", file >= 0);
@@ -152,7 +152,7 @@ unsafe fn ends(file: c_int) {
         );
         tell("read of it", read_at(file, room.as_mut_ptr(), 8, 9_999));
         println!("{:?}", &room[..8]);
-        // The second half of the memory is not there.
+        // The second half of the memory is not mapped.
         let (rights, kind) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | libc::MAP_ANONYMOUS);
         let at = libc::mmap(null_mut(), 2 * PAGE, rights, kind, -1, 0).cast::<u8>();
         libc::munmap(at.add(PAGE).cast(), PAGE);
@@ -181,7 +181,7 @@ unsafe fn mapped(file: c_int) {
         let mut room = [0u8; 16];
         let shared = map(file, MAP_SHARED, 64 * PAGE, 1 << 20);
         let private = map(file, MAP_PRIVATE, 64 * PAGE, 1 << 20);
-        // Read first, written then; and written at once.
+        // A page that is read first and then written, and one that is written at once.
         let seen = read_volatile(shared.add(5));
         write_volatile(shared.add(5), 65);
         write_volatile(shared.add(3 * PAGE), 66);
@@ -207,7 +207,7 @@ unsafe fn mapped(file: c_int) {
         );
         tell("msync", libc::msync(shared.cast(), 64 * PAGE, MS_SYNC));
         tell("msync later", libc::msync(shared.cast(), PAGE, MS_ASYNC));
-        // Written back, it is written anew.
+        // After write-back, the page is written again.
         write_volatile(shared.add(5), 68);
         tell("msync again", libc::msync(shared.cast(), PAGE, MS_SYNC));
         let reader = open(O_RDONLY | O_DIRECT);
@@ -236,7 +236,7 @@ unsafe fn mapped(file: c_int) {
             "mmap for writing of what is read",
             if at == MAP_FAILED { -1 } else { 0 },
         );
-        // A child writes what its parent mapped.
+        // A child writes a page that its parent has mapped.
         if libc::fork() == 0 {
             write_volatile(shared.add(10 * PAGE), 70);
             libc::_exit(0);
@@ -252,7 +252,7 @@ unsafe fn mapped(file: c_int) {
     }
 }
 
-/// Memory of the disk given to calls: to read into, to write from.
+/// Mapped pages of the disk as buffers of calls: to read into, and to write from.
 unsafe fn beside(file: c_int) {
     unsafe {
         let shared = map(file, MAP_SHARED, 4 * PAGE, 2 << 20);
@@ -316,7 +316,7 @@ unsafe fn extent(file: c_int, request: u32, start: i64, len: i64) -> c_int {
     unsafe { libc::ioctl(file, request as _, [start, len].as_ptr()) }
 }
 
-/// Sectors that are zeroed and forgotten.
+/// Sectors that are zeroed or discarded.
 unsafe fn extents(file: c_int) {
     const AT: i64 = 8 << 20;
     const LEN: i64 = PAGE as i64;
@@ -415,7 +415,7 @@ unsafe fn set_read_only(file: c_int, on: c_int) -> c_int {
     unsafe { libc::ioctl(file, BLKROSET as _, &raw const on) }
 }
 
-/// Tells whether a page of the disk can be mapped, and what becomes of it.
+/// Tries to map a page of the disk and to use it, and prints the results.
 unsafe fn try_map(name: &str, file: c_int, rights: c_int, kind: c_int) {
     unsafe {
         let at = libc::mmap(null_mut(), PAGE, rights, kind, file, 0);
@@ -433,7 +433,7 @@ unsafe fn try_map(name: &str, file: c_int, rights: c_int, kind: c_int) {
     }
 }
 
-/// Writes to a disk that is read-only, and mappings that are.
+/// Writes to a read-only disk, and read-only mappings.
 unsafe fn read_only(file: c_int) {
     unsafe {
         let reader = open(O_RDONLY);

@@ -1,4 +1,4 @@
-//! What /proc shows about a thread's activity in the kernel, and about its timer slack.
+//! A thread's activity in the kernel as /proc shows it, and its timer slack.
 
 use std::fs;
 use std::ptr;
@@ -13,7 +13,7 @@ const USER: u32 = 1000;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every structure passed is whole, and children end by _exit.
+    // SAFETY: every structure passed is complete, and children end by _exit.
     unsafe {
         calls();
         rights();
@@ -24,8 +24,8 @@ pub fn run() {
     }
 }
 
-/// A thread that is stopped and in no call; RISC-V's Linux tells whatever the register of the
-/// number holds.
+/// A thread that is stopped and in no system call; Linux on RISC-V reports whatever the register of
+/// the number holds.
 pub fn run_stopped() {
     // SAFETY: the child ends by a signal.
     unsafe {
@@ -43,7 +43,7 @@ pub fn run_stopped() {
     }
 }
 
-/// A child that does `work`.
+/// Starts a child that runs `work`.
 unsafe fn begin(work: impl FnOnce()) -> pid_t {
     unsafe {
         let child = libc::fork();
@@ -79,7 +79,7 @@ fn told(what: &str) -> String {
     }
 }
 
-/// What is told of a thread once it is in call `number`, or after a minute.
+/// Reads a file of /proc once the thread is in call `number`, or after a minute.
 fn told_in_call(what: &str, number: c_long) -> String {
     let begins = format!("{number} ");
     for _ in 0..60_000 {
@@ -91,8 +91,8 @@ fn told_in_call(what: &str, number: c_long) -> String {
     told(what)
 }
 
-/// Whether a thread is in call `number` with these first arguments, and has a stack and a next
-/// instruction.
+/// Prints whether a thread is in call `number` with these first arguments, and has a stack and a
+/// program counter.
 fn tell_call(name: &str, what: &str, number: c_long, arguments: &[usize]) {
     let text = told_in_call(what, number);
     let fields: Vec<_> = text.split(' ').collect();
@@ -126,7 +126,7 @@ unsafe fn pipe() -> [c_int; 2] {
     }
 }
 
-/// Reads what never comes, with a first argument that is known.
+/// Reads from a pipe to which nobody writes, with a known first argument.
 unsafe fn read_for_ever(from: c_int, to: *mut u8) {
     unsafe { libc::syscall(libc::SYS_read, from, to, 77usize) };
 }
@@ -149,7 +149,7 @@ unsafe fn calls() {
         tell_call("its thread", &by_thread, libc::SYS_read, &expected);
         end(child);
 
-        // One whose calls are watched.
+        // A child whose system calls are watched by seccomp.
         let child = begin(|| {
             watch();
             read_for_ever(ends[0], to);
@@ -163,7 +163,7 @@ unsafe fn calls() {
         );
         end(child);
 
-        // A call with no arguments that sleeps in the kernel's own name.
+        // A call whose second argument is known, the size of the set.
         let child = begin(|| {
             libc::syscall(libc::SYS_rt_sigsuspend, &0u64, 8usize);
         });
@@ -203,7 +203,7 @@ unsafe fn calls() {
     }
 }
 
-/// Lets a filter see the thread's calls that allows them all.
+/// Installs a filter that allows all system calls.
 unsafe fn watch() {
     unsafe {
         let mut allow = libc::sock_filter {
@@ -221,7 +221,7 @@ unsafe fn watch() {
     }
 }
 
-/// The permission to read them is checked again at each read of an open file.
+/// Each read of the open file checks the permission again.
 unsafe fn rights() {
     unsafe {
         let child = begin(|| {
@@ -284,7 +284,7 @@ unsafe fn stacks() {
     }
 }
 
-/// The deadlines of all, for root alone.
+/// The list of all timers, which only root may read.
 unsafe fn timers() {
     unsafe {
         let child = begin(|| {
@@ -319,7 +319,7 @@ unsafe fn timers() {
     }
 }
 
-/// The timer slack of each call that waits, as `/proc/timer_list` shows it.
+/// The timer slack of each blocking call, as `/proc/timer_list` shows it.
 unsafe fn slackened() {
     unsafe {
         const LONG: libc::timespec = libc::timespec {
@@ -433,7 +433,7 @@ unsafe fn slackened() {
     }
 }
 
-/// The width of the late deadline, once a child waits for it: one is about to sleep before that.
+/// Waits until a child sleeps with the late timer; returns the width of its range.
 fn await_late() -> Option<u64> {
     (0..10_000).find_map(|_| {
         let found = width_of_late();
@@ -444,7 +444,7 @@ fn await_late() -> Option<u64> {
     })
 }
 
-/// How many ns lie between the ends of the deadline that is almost 1000 s away.
+/// The width in ns of the range of the timer that expires in almost 1000 s.
 fn width_of_late() -> Option<u64> {
     let text = told("timer_list");
     let number = |text: &str| text.parse::<u64>().ok();
@@ -459,7 +459,7 @@ fn width_of_late() -> Option<u64> {
     })
 }
 
-/// The clock's slack, of a thread and of others.
+/// /proc/PID/timerslack_ns, of this thread and of others.
 unsafe fn slack() {
     unsafe {
         let show = |what: &str| println!("{what}: {}", told("self/timerslack_ns"));

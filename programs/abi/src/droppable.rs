@@ -14,7 +14,7 @@ const RIGHTS: c_int = PROT_READ | PROT_WRITE;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: what is touched is mapped, and children end by _exit.
+    // SAFETY: only mapped memory is accessed, and children end by _exit.
     unsafe {
         made();
         advised();
@@ -89,7 +89,7 @@ unsafe fn inherited() {
     }
 }
 
-/// Somebody takes memory until some of this is lost; nobody else ends for it.
+/// A child uses memory until some of this is dropped; no process is killed for it.
 unsafe fn lost() {
     unsafe {
         const LARGE: usize = 48 << 20;

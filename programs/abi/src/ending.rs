@@ -1,4 +1,4 @@
-//! The ends of threads and processes, and who is notified of them when.
+//! Ends of threads and processes, and notifications of them.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::{hint, mem, ptr, thread};
@@ -9,7 +9,7 @@ use crate::{in_child, tell, tell_end};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: children end by _exit, and every pointer passed is that of a live value.
+    // SAFETY: children end by _exit, and every pointer passed is to a live value.
     unsafe {
         tell_end("the first before another", in_child(|| ends_first()));
         tell_end("another before the first", in_child(|| ends_last()));
@@ -62,7 +62,7 @@ fn spin(word: &AtomicU32, value: u32) {
     }
 }
 
-/// Two threads end at once: the process has the status of one of them.
+/// Two threads exit at once: the process gets the status of one of them.
 unsafe fn at_once() {
     static STEP: AtomicU32 = AtomicU32::new(0);
     unsafe {
@@ -84,8 +84,7 @@ unsafe fn at_once() {
     }
 }
 
-/// A process leads a group of its own by itself as a session's leader, or as its parent says: not
-/// both.
+/// A process becomes the leader of a group by setsid, or by its parent's setpgid, but not by both.
 unsafe fn leads_twice() {
     unsafe {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
@@ -113,7 +112,7 @@ unsafe fn leads_twice() {
     }
 }
 
-/// Joins a group whose only member has ended and was not waited for.
+/// Joins a process group whose only member is a zombie.
 unsafe fn joins_zombie() {
     unsafe {
         let leader = libc::fork();
@@ -133,7 +132,7 @@ unsafe fn joins_zombie() {
     }
 }
 
-/// Processes that have ended and were not waited for count among the most threads there may be.
+/// Zombies count against threads-max.
 unsafe fn counted() {
     const MAX: &str = "/proc/sys/kernel/threads-max";
     const MORE: usize = 60;

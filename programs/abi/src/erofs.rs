@@ -1,5 +1,5 @@
-//! Files on EROFS, in the folder that it runs in: mappings, places in directories and in files with
-//! holes, what statx(2) tells, and calls that would write.
+//! Files on EROFS, in the current folder: mappings, offsets in directories and in sparse files,
+//! results of statx(2), and calls that would write.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
@@ -17,12 +17,12 @@ use crate::{path, tell, tell_ok};
 
 const PAGE: usize = 4096;
 const GETFLAGS: u64 = 0x8008_6601;
-/// Attributes that an inode can keep (STATX_ATTR_*).
+/// Attributes that an inode can have (STATX_ATTR_*).
 const KEPT: u64 = 0x4 | 0x10 | 0x20 | 0x40;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of live memory of the right length, and every name is
+    // SAFETY: every pointer passed is to live memory of the right length, and every name is
     // NUL-terminated.
     unsafe {
         attributes();
@@ -121,7 +121,7 @@ unsafe fn places() {
     }
 }
 
-/// Reads with O_DIRECT, as it must be and otherwise.
+/// Reads with O_DIRECT, aligned and unaligned.
 unsafe fn direct() {
     unsafe {
         let file = open(c"lines", O_RDONLY | O_DIRECT);
@@ -175,7 +175,7 @@ unsafe fn writes() {
     }
 }
 
-/// A word cannot make it writable either.
+/// A remount with the option `rw` does not make it writable.
 unsafe fn remount() {
     unsafe {
         let (at, word) = (path(c"."), path(c"rw"));
@@ -199,10 +199,10 @@ struct Entry {
     next: i64,
 }
 
-/// The records from the place on where the directory is, as many as fit into `room` bytes.
+/// Reads entries from the directory's offset, as many as fit into `room` bytes.
 fn read(folder: &File, room: usize) -> Vec<Entry> {
     let mut bytes = vec![0u8; room];
-    // SAFETY: the memory is there.
+    // SAFETY: the buffer has this length.
     let count = unsafe {
         let (file, to) = (folder.as_raw_fd(), bytes.as_mut_ptr());
         libc::syscall(libc::SYS_getdents64, file, to, room)
@@ -223,7 +223,7 @@ fn read(folder: &File, room: usize) -> Vec<Entry> {
     entries
 }
 
-/// The records of a folder in their order, and that each place leads to the record behind it.
+/// The entries of a folder in their order; each offset leads to the entry after it.
 fn directory() {
     use std::os::unix::fs::MetadataExt;
     for name in [".", "many"] {

@@ -1,4 +1,4 @@
-//! Files on ext4, in the current folder: inode flags, O_DIRECT, and shared mappings, at last on a
+//! Files on ext4, in the current folder: inode flags, O_DIRECT, and shared mappings, finally on a
 //! full disk.
 
 use std::ffi::CStr;
@@ -17,7 +17,7 @@ const GETFLAGS: u64 = 0x8008_6601;
 const SETFLAGS: u64 = 0x4008_6602;
 const IMMUTABLE: u32 = 0x10;
 pub const APPEND: u32 = 0x20;
-/// A flag that no file system knows.
+/// A flag that no file system has.
 const UNKNOWN: u32 = 0x8000_0000;
 
 pub fn open(name: &'static CStr, flags: c_int) -> c_int {
@@ -42,7 +42,7 @@ pub unsafe fn map(file: c_int, kind: c_int, len: usize) -> *mut u8 {
 
 pub fn touch(name: &'static CStr, time: timespec) -> c_int {
     let times = [time, time];
-    // SAFETY: the name is NUL-terminated, and there are two times.
+    // SAFETY: the name is NUL-terminated, and the array has two times.
     unsafe { libc::utimensat(AT_FDCWD, path(name), times.as_ptr(), 0) }
 }
 
@@ -55,7 +55,7 @@ pub fn at(seconds: i64, nanoseconds: i64) -> timespec {
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of live memory of the right length.
+    // SAFETY: every pointer passed is to live memory of the right length.
     unsafe {
         fixed();
         directories();
@@ -69,7 +69,7 @@ pub fn run() {
     }
 }
 
-/// Operations on a file with one of the flags that was opened before.
+/// Operations on an open file that gets one of the flags.
 unsafe fn fixed() {
     unsafe {
         for (name, flag) in [("immutable", IMMUTABLE), ("append only", APPEND)] {
@@ -185,7 +185,7 @@ unsafe fn direct() {
     }
 }
 
-/// A write through a mapping changes the time of the content.
+/// A write through a mapping changes the modification time.
 unsafe fn mapped() {
     unsafe {
         println!("== mapped");
@@ -216,7 +216,7 @@ unsafe fn privileges() {
         let file = open(c"program", O_CREAT | O_RDWR);
         libc::ftruncate(file, PAGE as i64);
         let memory = map(file, MAP_SHARED, PAGE);
-        // Revision 2, and CAP_NET_RAW permitted.
+        // Revision 2, with CAP_NET_RAW permitted.
         let value: [u32; 5] = [0x0200_0000, 1 << 13, 0, 0, 0];
         let attribute = c"security.capability".as_ptr();
         for what in [
@@ -254,7 +254,7 @@ unsafe fn privileges() {
     }
 }
 
-/// Prints which signal ends one who writes so many pages.
+/// Prints the signal that ends a child which writes this many pages.
 unsafe fn written_by_child(memory: *mut u8, pages: usize) {
     unsafe {
         let child = libc::fork();
@@ -270,7 +270,7 @@ unsafe fn written_by_child(memory: *mut u8, pages: usize) {
     }
 }
 
-/// A page that may not be changed any more, though its mapping may be written: SIGBUS.
+/// A write to a mapped page of a file that has become immutable: SIGBUS.
 unsafe fn fixed_while_mapped() {
     unsafe {
         println!("== immutable while it is mapped");
@@ -289,7 +289,7 @@ unsafe fn fixed_while_mapped() {
     }
 }
 
-/// A mapped hole of a full disk cannot be written: SIGBUS.
+/// A write to a mapped hole on a full disk: SIGBUS.
 unsafe fn full() {
     unsafe {
         println!("== full");

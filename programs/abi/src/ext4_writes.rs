@@ -1,5 +1,5 @@
-//! The effects of writing on ext4, in the current folder: times, allocated blocks, and what is
-//! beyond the end of a file.
+//! Effects of writes on ext4, in the current folder: times, allocated blocks, and the bytes beyond
+//! the end of a file.
 
 use std::ffi::CStr;
 use std::ptr::{null, null_mut, write_volatile};
@@ -47,7 +47,7 @@ pub unsafe fn run() {
     }
 }
 
-/// bind(2) to a name; the socket.
+/// Binds a socket to a path; returns the socket.
 unsafe fn bound(name: &[u8]) -> c_int {
     unsafe {
         let mut address: libc::sockaddr_un = std::mem::zeroed();
@@ -62,7 +62,7 @@ unsafe fn bound(name: &[u8]) -> c_int {
     }
 }
 
-/// A socket whose name was taken away keeps its inode.
+/// A socket whose path was unlinked keeps its inode.
 unsafe fn sockets() {
     unsafe {
         println!("== sockets");
@@ -75,7 +75,7 @@ unsafe fn sockets() {
     }
 }
 
-/// Writing back is no change of the file.
+/// Write-back does not change the file's times.
 unsafe fn times() {
     unsafe {
         println!("== times of what was written");
@@ -99,7 +99,7 @@ unsafe fn times() {
     }
 }
 
-/// pwritev2(2) with flags.
+/// Calls pwritev2(2) with flags.
 unsafe fn flagged() {
     unsafe {
         println!("== flags of a write");
@@ -186,7 +186,7 @@ unsafe fn tails() {
     }
 }
 
-/// A file without a name gets one once.
+/// A file without a name (O_TMPFILE) can be linked once.
 unsafe fn names() {
     unsafe {
         println!("== a name");

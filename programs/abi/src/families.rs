@@ -1,5 +1,5 @@
-//! Addresses of another family than the socket's, of AF_UNSPEC, and truncated ones: which of them
-//! bind, connect and sendto accept.
+//! Addresses of a family other than the socket's, of AF_UNSPEC, and truncated ones: results of
+//! bind, connect and sendto.
 
 use std::ptr;
 
@@ -14,10 +14,10 @@ use crate::unix::set;
 
 const LOCAL: u32 = 0x7f00_0001;
 const UDP_LITE: c_int = 136;
-/// A protocol that nobody speaks.
+/// A protocol number that is not in use.
 const NONE: c_int = 200;
 
-/// The sockets: family, kind, protocol.
+/// A socket: name, family, type, protocol.
 type Socket = (&'static str, c_int, c_int, c_int);
 const SOCKETS: [Socket; 10] = [
     ("TCP", AF_INET, SOCK_STREAM, 0),
@@ -32,18 +32,18 @@ const SOCKETS: [Socket; 10] = [
     ("ping", AF_INET6, SOCK_DGRAM, IPPROTO_ICMPV6),
 ];
 
-/// The bytes of an address behind its family and port.
+/// The IP address in a socket address.
 #[derive(Clone, Copy, PartialEq)]
 enum Ip {
     Any,
-    /// 127.0.0.1, where `struct sockaddr_in` has it.
+    /// 127.0.0.1, at its offset in `struct sockaddr_in`.
     V4,
     /// ::1 and ::ffff:127.0.0.1.
     V6,
     Mapped,
 }
 
-/// The addresses: family, bytes, length.
+/// Addresses: family, IP address, length.
 const GIVEN: [(c_int, Ip, socklen_t); 17] = [
     (AF_UNSPEC, Ip::Any, 28),
     (AF_UNSPEC, Ip::Any, 16),
@@ -66,7 +66,7 @@ const GIVEN: [(c_int, Ip, socklen_t); 17] = [
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         for socket in SOCKETS {
             for only in [false, true] {
@@ -142,7 +142,7 @@ unsafe fn binds(socket: Socket, only: bool) {
     }
 }
 
-/// A listener or receivers at 127.0.0.1 and ::1, at the same port.
+/// Listeners or receivers at 127.0.0.1 and ::1, with the same port.
 unsafe fn receivers((_, _, kind, protocol): Socket) -> ([c_int; 2], u16) {
     unsafe {
         loop {
@@ -182,8 +182,7 @@ unsafe fn connects(socket: Socket, only: bool) {
     }
 }
 
-/// Sends to each address, also where the socket is connected to ::1 or 127.0.0.1, and tells who
-/// received it.
+/// Sends to each address, also from sockets connected to ::1 or 127.0.0.1, and prints the receiver.
 unsafe fn sends(socket: Socket, only: bool) {
     unsafe {
         let (_, family, kind, _) = socket;
@@ -244,8 +243,8 @@ unsafe fn receives(file: c_int) -> bool {
     unsafe { libc::recv(file, bytes.as_mut_ptr().cast(), bytes.len(), MSG_DONTWAIT) >= 0 }
 }
 
-/// The rest of a datagram that was begun for another family's address; and a stream, which takes
-/// any address.
+/// The rest of a corked datagram with an address of another family; and a stream socket, which
+/// ignores the address.
 unsafe fn more() {
     unsafe {
         let socket = ("UDP", AF_INET6, SOCK_DGRAM, 0);

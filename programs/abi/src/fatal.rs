@@ -1,5 +1,5 @@
-//! Signals that end a process at once, even where only a fatal signal interrupts it, and those that
-//! wait until a thread takes them.
+//! Signals that end a process at once, even in a wait that only fatal signals interrupt, and those
+//! that stay pending until a thread takes them.
 
 use std::{mem, ptr};
 
@@ -7,12 +7,12 @@ use libc::{POLLIN, SIGCONT, SIGKILL, SIGSTOP, SIGTERM, c_int, c_long};
 
 use crate::{in_child, sleeper, tell_end};
 
-/// Milliseconds after which the child of vfork ends unasked.
+/// Milliseconds after which the child of vfork exits anyway.
 const LONG: c_int = 20_000;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: children do what is written here, and nothing else.
+    // SAFETY: children only do what is written here.
     unsafe {
         waiting_for_vfork("SIGTERM in vfork", || {});
         waiting_for_vfork("handled", || {
@@ -35,7 +35,7 @@ unsafe fn block() {
 }
 
 fn terminate() -> libc::sigset_t {
-    // SAFETY: the set is whole once it is empty.
+    // SAFETY: sigemptyset initialises the set.
     unsafe {
         let mut set = mem::zeroed();
         libc::sigemptyset(&mut set);
@@ -44,8 +44,8 @@ fn terminate() -> libc::sigset_t {
     }
 }
 
-/// A process waits until its child of vfork, which sends it SIGTERM, ends. That says what came
-/// first: the end of its parent, or that of its patience.
+/// A process waits for its vfork child, which sends it SIGTERM. The child reports which came first:
+/// the end of its parent, or its own timeout.
 unsafe fn waiting_for_vfork(what: &str, prepare: impl Fn()) {
     unsafe {
         let (mut parents_end, mut heard) = ([0; 2], [0; 2]);
@@ -84,7 +84,7 @@ unsafe fn waiting_for_vfork(what: &str, prepare: impl Fn()) {
     }
 }
 
-/// A signal that a thread waits for ends nobody.
+/// A signal for which a thread waits does not end the process.
 unsafe fn asked_for() {
     let status = in_child(|| unsafe {
         block();
@@ -99,7 +99,7 @@ unsafe fn asked_for() {
     tell_end("asked for", status);
 }
 
-/// A stopped process ends once it goes on.
+/// A stopped process ends only after SIGCONT.
 unsafe fn stopped() {
     unsafe {
         let child = sleeper();
@@ -118,7 +118,7 @@ unsafe fn stopped() {
     }
 }
 
-/// A tracer sees the signal first, and may keep it away.
+/// A tracer sees the signal first, and may suppress it.
 unsafe fn traced() {
     unsafe {
         let child = sleeper();

@@ -1,4 +1,4 @@
-//! Faults as a handler sees them: the signal, its code, the address.
+//! Faults as a signal handler sees them: the signal, its code, the address.
 
 use std::io::Write;
 use std::mem;
@@ -12,14 +12,14 @@ use crate::{in_child, path, tell_end, touch};
 
 const PAGE: usize = 4096;
 
-/// An address that nothing is mapped at: far below where mappings are placed.
+/// An unmapped address, far below where the kernel places mappings.
 const HOLE: usize = 0x10_0000_0000;
 
-/// Where the next fault is expected.
+/// The address of the next expected fault.
 static mut EXPECTED: usize = 0;
 
 extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes a whole siginfo, and the process has one thread.
+    // SAFETY: the kernel passes a complete siginfo, and the process has one thread.
     unsafe {
         let offset = ((*info).si_addr() as usize).wrapping_sub(EXPECTED) as isize;
         println!(
@@ -31,12 +31,12 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
     }
 }
 
-/// Runs `work` in a child that tells of its fault at `expected`.
+/// Runs `work` in a child that prints whether its fault is at `expected`.
 fn faulting(what: &str, expected: *const u8, work: impl FnOnce()) {
     print!("{what}: ");
     let _ = std::io::stdout().flush();
     let status = in_child(|| {
-        // SAFETY: the handler is of the kind that SA_SIGINFO asks for.
+        // SAFETY: the handler has the signature that SA_SIGINFO requires.
         unsafe {
             EXPECTED = expected as usize;
             let mut action: libc::sigaction = mem::zeroed();
@@ -120,7 +120,7 @@ pub fn run() {
     }
 }
 
-/// Bad pointers given to the kernel are errors, not signals.
+/// Bad pointers in system calls cause errors, not signals.
 unsafe fn kernel_answers(hole: *mut u8, read_only: *mut u8) {
     unsafe {
         let (mut pipe, zero) = ([0; 2], libc::open(path(c"/dev/zero"), libc::O_RDONLY));

@@ -1,4 +1,4 @@
-//! Files: flags, offsets, links, renames, times, and the errors of all these.
+//! Files: flags, offsets, links, renames, times, and errors of these.
 
 use std::mem;
 use std::ptr;
@@ -19,7 +19,7 @@ fn open(name: &'static std::ffi::CStr, flags: c_int) -> c_int {
 }
 
 fn write(file: c_int, bytes: &[u8]) -> i64 {
-    // SAFETY: pointer and length are the slice's.
+    // SAFETY: pointer and length are of the slice.
     unsafe { libc::write(file, bytes.as_ptr().cast(), bytes.len()) as i64 }
 }
 
@@ -29,7 +29,7 @@ fn text(name: &str) -> String {
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         opening();
         offsets();
@@ -43,7 +43,7 @@ pub fn run() {
     }
 }
 
-/// A descriptor of O_PATH: the calls that need more than a place refuse it.
+/// An O_PATH descriptor: calls that need an open file refuse it.
 unsafe fn only_a_place() {
     unsafe {
         let file = libc::open(path(c"file"), libc::O_PATH);
@@ -58,7 +58,7 @@ unsafe fn only_a_place() {
         tell("fadvise", libc::posix_fadvise(file, 0, 0, 0));
         tell("odd advice", libc::posix_fadvise(file, 0, 0, 99));
         tell("flock", libc::flock(file, libc::LOCK_SH));
-        // The C libraries would go by /proc instead.
+        // C libraries would fall back to /proc.
         tell("fchmod", libc::syscall(libc::SYS_fchmod, file, 0o600));
         tell("fchown", libc::syscall(libc::SYS_fchown, file, 0, 0));
         let (rights, kind) = (libc::PROT_READ, libc::MAP_PRIVATE);
@@ -284,7 +284,7 @@ unsafe fn metadata() {
     }
 }
 
-/// The times of a file that is mapped, and O_DIRECT where a file has it.
+/// The times of a mapped file, and O_DIRECT on files that support it.
 unsafe fn mapped() {
     const OLD: libc::timespec = libc::timespec {
         tv_sec: 100,
@@ -399,8 +399,8 @@ unsafe fn last_offsets(file: i32) {
         );
         tell("what overflows", copy(1, end, usize::MAX));
         tell("copied beyond the last offset", copy(0, last, 1));
-        // In the program's own image: a stack can end within the most bytes of one call from the
-        // end of user space, where the same piece is EFAULT.
+        // In the program's own image: a stack may end so near the end of user space that the same
+        // vector is EFAULT.
         static ROOM: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
         let long = libc::iovec {
             iov_base: ROOM.as_ptr().cast_mut().cast(),
@@ -415,7 +415,7 @@ unsafe fn last_offsets(file: i32) {
     }
 }
 
-/// What ioctl(2) tells of any file: the size of blocks, and the bytes that it takes.
+/// ioctl(2) on any file: the block size (FIGETBSZ), and the bytes that it occupies (FIOQSIZE).
 unsafe fn sizes() {
     const BLOCK: u32 = 2;
     const BYTES: u32 = 0x5460;
@@ -482,7 +482,7 @@ unsafe fn descriptors() {
     }
 }
 
-/// How long what is written to a file is said to live: the inode keeps it.
+/// Write-lifetime hints: the inode keeps them.
 unsafe fn hints(file: c_int) {
     const GET: c_int = 1035;
     const SET: c_int = 1036;
@@ -491,7 +491,7 @@ unsafe fn hints(file: c_int) {
     };
     let get = |what: &str, file: c_int| {
         let mut hint = 99u64;
-        // SAFETY: room for a number.
+        // SAFETY: the call reads or writes the number.
         tell(what, unsafe { libc::fcntl(file, GET, &raw mut hint) });
         println!("{hint}");
     };

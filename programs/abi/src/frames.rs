@@ -1,4 +1,4 @@
-//! Signal frames that cannot be written: the program gets SIGSEGV for them, and may catch it.
+//! Signal frames that cannot be written: the process gets SIGSEGV, which it may catch.
 
 use std::mem;
 use std::ptr;
@@ -32,7 +32,7 @@ pub fn run() {
 }
 
 fn set_of(signals: &[c_int]) -> sigset_t {
-    // SAFETY: zeroes are an empty set.
+    // SAFETY: all zeroes is an empty set.
     unsafe {
         let mut set = mem::zeroed();
         for &signal in signals {
@@ -48,7 +48,7 @@ fn members(set: &sigset_t) -> Vec<c_int> {
 }
 
 extern "C" fn tells(signal: c_int, info: *const siginfo_t, context: *const c_void) {
-    // SAFETY: the kernel's own values.
+    // SAFETY: the handler gets the kernel's own values.
     unsafe {
         let mut now: sigset_t = mem::zeroed();
         libc::sigprocmask(SIG_BLOCK, ptr::null(), &mut now);
@@ -73,7 +73,7 @@ unsafe fn handle(signal: c_int, flags: c_int) {
     }
 }
 
-/// An alternate stack that nothing can be written to.
+/// An alternate stack that cannot be written.
 unsafe fn stack() {
     unsafe {
         let size = 1 << 16;
@@ -115,7 +115,7 @@ unsafe fn again() {
     }
 }
 
-/// The action was reset before the frame was written.
+/// SA_RESETHAND takes effect before the frame is written.
 unsafe fn reset() {
     unsafe {
         stack();
@@ -128,7 +128,7 @@ unsafe fn reset() {
     }
 }
 
-/// The mask of before the wait is the one that comes back.
+/// The mask from before sigsuspend is restored.
 unsafe fn suspended() {
     unsafe {
         stack();
@@ -143,7 +143,7 @@ unsafe fn suspended() {
     }
 }
 
-/// SIGSEGV comes before what is left.
+/// SIGSEGV precedes the other pending signals.
 unsafe fn pending() {
     unsafe {
         stack();
@@ -189,7 +189,7 @@ unsafe fn by_default() {
     }
 }
 
-/// There is no frame for SIGSEGV either.
+/// The frame for SIGSEGV cannot be written either.
 unsafe fn its_own() {
     unsafe {
         stack();
@@ -199,7 +199,7 @@ unsafe fn its_own() {
     }
 }
 
-/// A second signal of the kind, in the handler of SIGSEGV, finds that one blocked.
+/// A second SIGUSR1, raised in the handler of SIGSEGV, finds SIGSEGV blocked.
 unsafe fn nested() {
     extern "C" fn raises(_: c_int) {
         println!("in the handler");
@@ -214,7 +214,7 @@ unsafe fn nested() {
     }
 }
 
-/// An alternate stack whose end is the address after the last.
+/// An alternate stack whose end wraps to address 0.
 unsafe fn at_the_end() {
     unsafe {
         let mut stack: libc::stack_t = mem::zeroed();
@@ -227,10 +227,11 @@ unsafe fn at_the_end() {
     }
 }
 
-/// A frame that has no room left on the alternate stack is not written below it (riscv64).
+/// A frame that does not fit into the rest of the alternate stack is not written below it
+/// (riscv64).
 #[cfg(target_arch = "riscv64")]
 pub fn overflow() {
-    // SAFETY: the process ends with this, and uses the stack alone that it maps.
+    // SAFETY: the process ends here, and uses only the stack that it maps.
     let end = in_child(|| unsafe {
         let size = 1 << 20;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;

@@ -1,4 +1,4 @@
-//! The gap of 256 pages below a stack: which mappings it keeps out, and which it does not.
+//! The gap of 256 pages below a stack, and the mappings that it keeps out.
 
 use std::ptr;
 
@@ -11,7 +11,7 @@ use crate::{in_child, tell_end, tell_ok};
 
 const PAGE: usize = 4096;
 const BOTH: c_int = PROT_READ | PROT_WRITE;
-/// Pages of free addresses, and where the stack lies in them.
+/// The size of the free range in pages, and the offset of the stack in it.
 const FREE: usize = 2048;
 const STACK: usize = 1024;
 const GAP: usize = 256;
@@ -19,7 +19,7 @@ const GAP: usize = 256;
 /// Runs this part.
 pub fn run() {
     let none = map(ptr::null_mut(), FREE, PROT_NONE, 0);
-    // SAFETY: what was just mapped. The children map there, and nothing else does.
+    // SAFETY: it was just mapped. The children map there, and nothing else does.
     unsafe { libc::munmap(none.cast(), FREE * PAGE) };
     let place = |pages: usize| none.wrapping_add(pages * PAGE);
     let stack = || assert!(fixed(place(STACK), BOTH, MAP_GROWSDOWN));
@@ -63,7 +63,7 @@ pub fn run() {
     beside("mremap into the gap", &|| {
         let at = place(STACK - 300);
         told("fixed", fixed(at, BOTH, 0));
-        // SAFETY: what was just mapped.
+        // SAFETY: it was just mapped.
         let grown = unsafe { libc::mremap(at.cast(), PAGE, 200 * PAGE, 0) };
         tell_ok("in place", grown != MAP_FAILED);
     });
@@ -71,9 +71,9 @@ pub fn run() {
     tell_end("brk below a mapping", in_child(|| heap(0, 0)));
 }
 
-/// Moves the end of the heap up to what is mapped above it, with `gap` pages in between.
+/// Grows the heap towards a mapping above it, and prints how far the gap allows that.
 fn heap(flags: c_int, gap: usize) {
-    // SAFETY: the heap grows only.
+    // SAFETY: the heap only grows.
     let moved = |at: *mut u8| unsafe { libc::syscall(libc::SYS_brk, at) } as usize;
     let brk = |at: *mut u8| moved(at) == at.addr();
     let end = ptr::with_exposed_provenance_mut::<u8>(moved(ptr::null_mut()));
@@ -88,16 +88,16 @@ fn heap(flags: c_int, gap: usize) {
 
 fn map(at: *mut u8, pages: usize, rights: c_int, flags: c_int) -> *mut u8 {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | flags;
-    // SAFETY: nothing is replaced.
+    // SAFETY: no mapping is replaced.
     unsafe { libc::mmap(at.cast(), pages * PAGE, rights, flags, -1, 0).cast() }
 }
 
-/// Maps a page where nothing is.
+/// Maps a page at a free address.
 fn fixed(at: *mut u8, rights: c_int, flags: c_int) -> bool {
     map(at, 1, rights, flags | MAP_FIXED_NOREPLACE) == at
 }
 
 fn fill(page: *mut u8) {
-    // SAFETY: a page of a stack, or the child ends here.
+    // SAFETY: a page of a stack, or the child ends with a signal.
     unsafe { page.write_volatile(1) };
 }

@@ -1,5 +1,5 @@
-//! Guarded pages (PROT_BTI): valid targets of indirect branches, which pages are guarded, and the
-//! state in signal handlers.
+//! Guarded pages (PROT_BTI): valid targets of indirect branches, the pages that are guarded, and
+//! the branch type in signal handlers.
 
 use std::arch::asm;
 use std::fs;
@@ -27,7 +27,7 @@ const RET: u32 = 0xd65f_03c0;
 static mut EXPECTED: usize = 0;
 
 extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes a whole siginfo and context, and the process has one thread.
+    // SAFETY: the kernel passes a complete siginfo and context, and the process has one thread.
     unsafe {
         let offset = ((*info).si_addr() as usize).wrapping_sub(EXPECTED) as isize;
         let state = (*context.cast::<libc::ucontext_t>()).uc_mcontext.pstate;
@@ -41,7 +41,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
 }
 
 fn handle(signal: c_int, handler: usize) {
-    // SAFETY: the handler is of the kind that SA_SIGINFO asks for.
+    // SAFETY: the handler has the signature that SA_SIGINFO requires.
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         action.sa_sigaction = handler;
@@ -64,9 +64,9 @@ fn faulting(what: &str, work: impl FnOnce()) {
     }
 }
 
-/// A page with this code.
+/// A new page with this code.
 fn page_of(code: &[u32], rights: c_int) -> usize {
-    // SAFETY: the page is the code's own.
+    // SAFETY: the page is only for this code.
     unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let page = libc::mmap(ptr::null_mut(), 4096, PROT_READ | PROT_WRITE, flags, -1, 0);
@@ -80,7 +80,7 @@ fn page_of(code: &[u32], rights: c_int) -> usize {
     }
 }
 
-/// How an instruction is reached.
+/// The kind of branch to an instruction.
 #[derive(Clone, Copy, Debug)]
 enum By {
     Call,
@@ -90,7 +90,7 @@ enum By {
 }
 
 fn reach(by: By, at: usize) {
-    // SAFETY: what is there returns at once, or faults.
+    // SAFETY: the code there returns at once, or faults.
     unsafe {
         match by {
             By::Call => asm!("blr {0}", in(reg) at, out("x30") _, out("x16") _),
@@ -103,7 +103,7 @@ fn reach(by: By, at: usize) {
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: reads the vector.
+    // SAFETY: reads the auxiliary vector.
     let hwcap2 = unsafe { libc::getauxval(libc::AT_HWCAP2) };
     println!("bti: {}", hwcap2 >> 17 & 1);
     pads();
@@ -132,7 +132,7 @@ fn pads() {
             });
         }
     }
-    // BR X10 or BR X16, which are told apart in a guarded page alone.
+    // BR X10 and BR X16, which differ only in a guarded page.
     for (branch, by) in [(0xd61f_0140, "x10"), (0xd61f_0200, "x16")] {
         let pads = [
             ("bti c", BTI_C, NOP),
@@ -142,7 +142,7 @@ fn pads() {
         for (name, pad, next) in pads {
             faulting(&format!("{name} by {by} from there"), || {
                 let page = page_of(&[BTI_C, branch, pad, next, RET], GUARDED);
-                // SAFETY: comes back, or faults.
+                // SAFETY: the code returns, or faults.
                 unsafe {
                     asm!("blr {0}", in(reg) page, in("x10") page + 8, in("x16") page + 8, out("x30") _)
                 }
@@ -200,9 +200,9 @@ fn rights() {
     }
 }
 
-/// Sets the type of the branch that comes back, to where `EXPECTED` is.
+/// Makes sigreturn continue at `EXPECTED`, with a branch type.
 extern "C" fn on_user(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes a whole context, and the process has one thread.
+    // SAFETY: the kernel passes a complete context, and the process has one thread.
     unsafe {
         let machine = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext;
         machine.regs[30] = machine.pc;
@@ -228,7 +228,7 @@ fn signals() {
         faulting(&format!("sigreturn to {name}"), || {
             page_of(&code, GUARDED);
             handle(libc::SIGUSR2, on_user as *const () as usize);
-            // SAFETY: comes back, by way of the page.
+            // SAFETY: the code returns, by way of the page.
             unsafe {
                 asm!("svc 0", in("x8") libc::SYS_kill, inlateout("x0") libc::getpid() as i64 => _,
                     in("x1") libc::SIGUSR2 as i64, out("x30") _)
@@ -237,19 +237,19 @@ fn signals() {
     }
 }
 
-/// The vDSO, which a kernel may guard or not, is called by pointers.
+/// The vDSO, which a kernel may or may not guard, is called through pointers.
 fn vdso() {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: room for the time.
+    // SAFETY: the time outlives the call.
     tell("clock_gettime", unsafe {
         libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time)
     });
 }
 
-/// The entry of smaps for the page at `address`.
+/// Whether smaps shows the page at `address` as guarded.
 fn is_shown(address: usize) -> Option<bool> {
     let text = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     let mut inside = false;
@@ -277,8 +277,8 @@ fn shown() {
     );
 }
 
-/// A program that jumps to where no landing pad is, and ends with status 7 if it comes there: with
-/// these properties, in as many bytes as its segment says.
+/// A program that branches to an instruction without a landing pad and exits with status 7 if it
+/// gets there. It has these properties, in a segment of `len` bytes.
 fn program(properties: &[u32], name: &[u8; 4], kind: u32, len: Option<u64>) -> Vec<u8> {
     let content = properties.iter().flat_map(|word| word.to_le_bytes());
     let content: Vec<u8> = content.collect();

@@ -1,5 +1,5 @@
-//! Semaphores and messages are handed over: a thread that changes a set or a queue completes the
-//! waiting operations before its call returns, in order, and disturbs no others.
+//! Hand-over of semaphores and messages: a thread that changes a set or a queue completes the
+//! waiting operations, in order, before its call returns, and does not wake others.
 
 use std::mem;
 use std::ptr;
@@ -15,7 +15,7 @@ const EXCEPT: c_int = 0o20000;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind, and children end by
+    // SAFETY: every pointer passed is to a live value of the right type, and children end by
     // _exit.
     unsafe {
         one_of_many();
@@ -30,7 +30,7 @@ pub fn run() {
 
 fn failed(result: isize) -> c_int {
     match result {
-        // SAFETY: the pointer is that of this thread's variable.
+        // SAFETY: the pointer is to this thread's variable.
         -1 => 100 + unsafe { *libc::__errno_location() },
         result => result as c_int,
     }
@@ -46,7 +46,7 @@ unsafe fn operate(set: c_int, operations: &[(u16, i16, c_int)]) -> c_int {
     failed(unsafe { libc::semop(set, raw.as_mut_ptr(), raw.len()) } as isize)
 }
 
-/// The values, and who changed them last.
+/// Prints the values, and the processes that changed them last.
 unsafe fn show(what: &str, set: c_int, who: &[(&str, pid_t)]) {
     let ask = |at, command| unsafe { libc::semctl(set, at, command) };
     let name = |pid| {
@@ -75,7 +75,7 @@ unsafe fn send(queue: c_int, kind: c_long, len: usize, flags: c_int) -> c_int {
     failed(unsafe { libc::msgsnd(queue, (&raw const message).cast(), len, flags) } as isize)
 }
 
-/// Ten times the type, and the bytes; or the error.
+/// Ten times the type plus the length; or the error.
 unsafe fn receive(queue: c_int, room: usize, wanted: c_long, flags: c_int) -> c_int {
     let mut message: Message = unsafe { mem::zeroed() };
     let to = (&raw mut message).cast();
@@ -93,7 +93,7 @@ unsafe fn count(queue: c_int) -> u64 {
     }
 }
 
-/// Of several who wait for one thing each, one goes on, and the others sleep on.
+/// One of several waiters continues, and the others sleep on.
 unsafe fn one_of_many() {
     unsafe {
         let set = libc::semget(IPC_PRIVATE, 3, 0o600);
@@ -119,7 +119,7 @@ unsafe fn one_of_many() {
     }
 }
 
-/// What was given has been taken when the giver's call returns, by those who came first.
+/// When the call returns, the first waiters have taken the semaphore's new value.
 unsafe fn semaphores() {
     unsafe {
         let set = libc::semget(IPC_PRIVATE, 3, 0o600);
@@ -142,7 +142,7 @@ unsafe fn semaphores() {
         libc::semctl(set, 0, libc::SETALL, [1u16, 2, 3].as_ptr());
         show("set all", set, &who);
         end("all", all);
-        // By the end of a child, whose change is undone.
+        // The end of a child undoes its change.
         let again = waiter(|| operate(set, &[(2, -4, 0)]));
         let child = libc::fork();
         if child == 0 {
@@ -157,7 +157,7 @@ unsafe fn semaphores() {
     }
 }
 
-/// Callers that only wait for a zero come before those that change it.
+/// Waiters that only wait for zero come before those that also change a value.
 unsafe fn zeros_first() {
     unsafe {
         let set = libc::semget(IPC_PRIVATE, 3, 0o600);
@@ -170,7 +170,7 @@ unsafe fn zeros_first() {
         show("zero", set, &who);
         end("changes", changes);
         end("waits", waits);
-        // One lets the next go on.
+        // Each waiter releases the next.
         libc::semctl(set, 0, libc::SETVAL, 0);
         let third = waiter(|| operate(set, &[(2, -1, 0)]));
         let second = waiter(|| operate(set, &[(1, -1, 0), (2, 1, 0)]));
@@ -183,7 +183,7 @@ unsafe fn zeros_first() {
     }
 }
 
-/// Several operations of one call, also on one semaphore.
+/// Several operations in one call, also on one semaphore.
 unsafe fn together() {
     unsafe {
         let set = libc::semget(IPC_PRIVATE, 3, 0o600);
@@ -201,7 +201,7 @@ unsafe fn together() {
         operate(set, &[(2, 1, 0)]);
         operate(set, &[(1, 1, 0)]);
         end("too high", high);
-        // The first that waited is the first to be looked at, whatever it waits for.
+        // Waiters are checked in the order of their arrival, whatever they wait for.
         let wants = [0, 1].map(|at| waiter(|| operate(set, &[(at, -2, 0), (2, -2, 0)])));
         libc::semctl(set, 0, libc::SETALL, [0u16, 0, 0].as_ptr());
         operate(set, &[(1, 2, 0), (0, 2, 0), (2, 2, 0)]);
@@ -213,7 +213,7 @@ unsafe fn together() {
     }
 }
 
-/// A message goes to the first who waits for its type and has room for it.
+/// A message goes to the first receiver that waits for its type and has room for it.
 unsafe fn receivers() {
     unsafe {
         let queue = libc::msgget(IPC_PRIVATE, 0o600);
@@ -241,7 +241,7 @@ unsafe fn receivers() {
     }
 }
 
-/// A receiver that makes room lets the first send whose message fits.
+/// A receiver that makes room releases the first sender whose message fits.
 unsafe fn senders() {
     unsafe {
         let queue = libc::msgget(IPC_PRIVATE, 0o666);
@@ -272,7 +272,7 @@ unsafe fn senders() {
     }
 }
 
-/// A signal ends semop(2) even where the program stops and goes on; msgrcv(2) goes on.
+/// A stop and continue interrupts semop(2), and restarts msgrcv(2).
 unsafe fn signals() {
     unsafe {
         let set = libc::semget(IPC_PRIVATE, 3, 0o600);

@@ -1,4 +1,4 @@
-//! Helpers of tests of vector registers: processes that hold theirs while others run.
+//! Helpers for tests of vector registers: processes that keep values in theirs while others run.
 
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 /// More processes than there are CPUs.
 pub const MANY: u32 = 12;
 
-/// State that the processes share: how many have their registers, and whether they shall let go.
+/// Shared state: how many processes have set their registers, and whether they may end.
 pub struct Shared {
     pub ready: AtomicU32,
     pub go: AtomicU32,
 }
 
 impl Shared {
-    /// In memory that children have too.
+    /// The state, in memory shared with children.
     pub fn new() -> &'static Shared {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         let kind = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping, of zeroes, for ever.
+        // SAFETY: a new zeroed mapping, which is never unmapped.
         unsafe {
             let at = libc::mmap(ptr::null_mut(), 4096, rights, kind, -1, 0);
             assert!(at != libc::MAP_FAILED);
@@ -37,7 +37,7 @@ impl Shared {
     }
 }
 
-/// Other bytes for every `seed`.
+/// Fills `bytes` pseudo-randomly; each `seed` gives other bytes.
 pub fn fill(bytes: &mut [u8], seed: u32) {
     let mut state = seed.wrapping_mul(2_654_435_761) | 1;
     for byte in bytes {
@@ -48,8 +48,8 @@ pub fn fill(bytes: &mut [u8], seed: u32) {
     }
 }
 
-/// How many of [`MANY`] processes at once say that they kept their registers: `kept` gets a number
-/// that is the process's.
+/// The number of processes, of [`MANY`] at once, that kept their registers: `kept` gets a number
+/// unique to the process.
 pub fn count_kept(shared: &Shared, kept: impl Fn(u32) -> bool) -> u32 {
     shared.reset();
     let children: Vec<i32> = (0..MANY)

@@ -1,4 +1,4 @@
-//! Huge pages of private memory: operations on a part of one leave the rest as it was.
+//! Huge pages of private memory: operations on a part of one leave the rest unchanged.
 
 use std::os::fd::FromRawFd;
 use std::{fs, io, ptr, slice, thread};
@@ -14,7 +14,7 @@ const PAGE: usize = 4096;
 const HUGE: usize = 2 << 20;
 const BOTH: i32 = PROT_READ | PROT_WRITE;
 
-/// Addresses that nothing else uses, in whole huge pages.
+/// Reserves addresses, in whole huge pages.
 fn room(pages: usize) -> *mut u8 {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS;
     // SAFETY: a new mapping.
@@ -24,10 +24,10 @@ fn room(pages: usize) -> *mut u8 {
         .map_addr(|start| (start + 1).next_multiple_of(HUGE))
 }
 
-/// Private memory there, with or without huge pages.
+/// Maps private memory there, with or without huge pages.
 fn map(start: *mut u8, pages: usize, advice: i32) {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
-    // SAFETY: in a room that nothing else uses.
+    // SAFETY: in reserved addresses that nothing else uses.
     unsafe {
         libc::mmap(start.cast(), pages * HUGE, BOTH, flags, -1, 0);
         tell("advice", libc::madvise(start.cast(), pages * HUGE, advice));
@@ -47,7 +47,7 @@ fn mark(start: *mut u8, pages: usize) {
     }
 }
 
-/// How many pages hold their number, and how many zero.
+/// The number of pages that hold their number, and of those that hold zero.
 fn count(start: *const u8, pages: usize) -> (usize, usize) {
     // SAFETY: in the mapping.
     let number = |page: usize| unsafe { start.add(page * PAGE).cast::<u32>().read_volatile() };
@@ -72,7 +72,7 @@ pub fn run() {
     mark(start, pages);
     println!("marked and zero: {:?}", count(start, pages));
     let mut present = vec![0; pages];
-    // SAFETY: the mapping, and an answer of its pages.
+    // SAFETY: the mapping, and a byte for each of its pages.
     unsafe {
         tell(
             "mincore",
@@ -127,10 +127,10 @@ pub fn run() {
     without();
 }
 
-/// Reads and writes by the kernel, over the border of two huge pages.
+/// System calls that read and write across the border of two huge pages.
 fn files(start: *mut u8) {
     let (mut ends, border) = ([0; 2], start.wrapping_add(2 * HUGE - 3));
-    // SAFETY: bytes of the mapping, and an array of two.
+    // SAFETY: bytes of the mapping, and an array of two descriptors.
     unsafe {
         tell("pipe", libc::pipe(ends.as_mut_ptr()));
         tell("write", libc::write(ends[1], border.cast(), 6) as i64);
@@ -147,11 +147,11 @@ fn files(start: *mut u8) {
     println!("{:?} {bytes:?}", read.ok());
 }
 
-/// A part that begins and ends inside huge pages goes elsewhere.
+/// Moves a part that begins and ends inside huge pages.
 fn moved(start: *mut u8, pages: usize) {
     let (target, part) = (room(4), start.wrapping_add(HUGE / 2));
     let flags = MREMAP_MAYMOVE | MREMAP_FIXED;
-    // SAFETY: a part of the mapping, to a room that nothing else uses; then its whole.
+    // SAFETY: moves a part of the mapping to reserved addresses; then unmaps all.
     unsafe {
         let moved = libc::mremap(part.cast(), 2 * HUGE, 2 * HUGE, flags, target);
         tell_ok("mremap", moved == target.cast());
@@ -164,14 +164,14 @@ fn moved(start: *mut u8, pages: usize) {
     }
 }
 
-/// Whole huge pages, one of them in pieces, go to where huge pages can be, and back in part.
+/// Moves whole huge pages, one of them split, to aligned addresses, and most of them back.
 fn moved_whole() {
     let (start, target) = (room(3), room(3));
     map(start, 3, MADV_HUGEPAGE);
     let pages = 3 * HUGE / PAGE;
     mark(start, pages);
     let flags = MREMAP_MAYMOVE | MREMAP_FIXED;
-    // SAFETY: the mapping, and a room that nothing else uses.
+    // SAFETY: the mapping, and reserved addresses that nothing else uses.
     unsafe {
         let piece = start.add(HUGE + PAGE).cast();
         tell("mprotect", libc::mprotect(piece, PAGE, PROT_READ));
@@ -180,7 +180,7 @@ fn moved_whole() {
         tell_ok("mremap", moved == target.cast());
         println!("moved whole: {:?}", count(target, pages));
         mark(target, pages);
-        // All but the first and last page, so that the tables at the ends keep theirs.
+        // All but the first and last page, so that the tables at the ends stay in use.
         let (back, bytes) = (start.add(PAGE), 3 * HUGE - 2 * PAGE);
         let moved = libc::mremap(target.add(PAGE).cast(), bytes, bytes, flags, back);
         tell_ok("mremap", moved == back.cast());
@@ -200,7 +200,7 @@ fn moved_whole() {
     }
 }
 
-/// Threads that touch one huge page for the first time at once.
+/// Threads that fault on one huge page at once.
 fn together() {
     const THREADS: usize = 4;
     for round in 0..8 {
@@ -210,7 +210,7 @@ fn together() {
         let work = |thread: usize| {
             move || {
                 for page in (thread..HUGE / PAGE).step_by(THREADS) {
-                    // SAFETY: pages that no other thread writes.
+                    // SAFETY: no other thread writes these pages.
                     unsafe {
                         let at = ptr::with_exposed_provenance_mut::<u32>(address + page * PAGE);
                         at.write_volatile(page as u32 + 1);
@@ -225,12 +225,12 @@ fn together() {
             .into_iter()
             .for_each(|thread| thread.join().expect("it writes"));
         println!("round {round}: {:?}", count(start, HUGE / PAGE));
-        // SAFETY: the mapping.
+        // SAFETY: unmaps the mapping.
         unsafe { libc::munmap(start.cast(), HUGE) };
     }
 }
 
-/// Memory for which huge pages are not wanted.
+/// Memory with MADV_NOHUGEPAGE.
 fn without() {
     let start = room(1);
     map(start, 1, MADV_NOHUGEPAGE);

@@ -1,4 +1,4 @@
-//! User and group IDs: a thread has its own, not its process's.
+//! User and group IDs belong to a thread, not to a process.
 
 use std::fs;
 use std::mem;
@@ -10,7 +10,7 @@ use libc::{SYS_setfsuid, SYS_setgroups, SYS_setresgid, SYS_setresuid};
 
 use crate::{error, in_child, path, tell, tell_end};
 
-/// A user and a group that nobody else is.
+/// A user and group ID that nobody else has.
 const USER: u32 = 1234;
 /// The argument that leaves an ID as it is.
 const SAME: u32 = u32::MAX;
@@ -18,7 +18,7 @@ const SAME: u32 = u32::MAX;
 /// Runs this part.
 pub fn run() {
     fs::write("private", "of root's\n").expect("room for a file");
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         libc::chmod(path(c"private"), 0o600);
         for part in [
@@ -36,7 +36,7 @@ pub fn run() {
     }
 }
 
-/// Does `first` in another thread, which waits while this one does `second`, and then does `third`.
+/// Runs `first` in another thread, which waits while this one runs `second`, and then runs `third`.
 fn beside<T>(
     first: impl FnOnce() + Send,
     second: impl FnOnce(i32) -> T,
@@ -47,7 +47,7 @@ fn beside<T>(
     thread::scope(|scope| {
         scope.spawn(move || {
             first();
-            // SAFETY: this takes nothing.
+            // SAFETY: the call takes no argument.
             let tid = unsafe { libc::gettid() };
             ready.send(tid).expect("who waits for it");
             may_go.recv().expect("who lets it go");
@@ -65,7 +65,7 @@ fn line(tid: i32, name: &str) -> String {
     line.unwrap_or_default().replace('\t', " ")
 }
 
-/// Whether the current thread may open root's file.
+/// Prints whether the current thread may open root's file.
 fn tell_open(who: &str) {
     match fs::read("private") {
         Ok(_) => println!("{who}: opened"),
@@ -76,21 +76,21 @@ fn tell_open(who: &str) {
 fn users() {
     println!("setresuid");
     let change = || {
-        // SAFETY: this takes numbers.
+        // SAFETY: the call takes only numbers.
         tell("  thread", unsafe {
             libc::syscall(SYS_setresuid, USER, USER, USER)
         });
         tell_open("  thread");
     };
     let look = |tid| {
-        // SAFETY: this takes nothing.
+        // SAFETY: the call takes no argument.
         println!("  process {}", unsafe { libc::geteuid() });
         tell_open("  process");
         println!("  {}", line(tid, "Uid"));
         println!("  {}", line(std::process::id() as i32, "Uid"));
         println!("  {}", line(tid, "CapEff"));
     };
-    // SAFETY: this takes numbers.
+    // SAFETY: the calls take only numbers.
     let back = || {
         tell("  back", unsafe {
             libc::syscall(SYS_setresuid, SAME, 0, SAME)
@@ -99,10 +99,10 @@ fn users() {
     beside(change, look, back);
 }
 
-/// The library's call changes the IDs of every thread.
+/// The library's call changes the IDs of all threads.
 fn all() {
     println!("the library's setresuid");
-    // SAFETY: these take numbers.
+    // SAFETY: the calls take only numbers.
     unsafe {
         beside(
             || println!("  thread {}", libc::geteuid()),
@@ -117,7 +117,7 @@ fn all() {
 
 fn files() {
     println!("setfsuid");
-    // SAFETY: these take numbers.
+    // SAFETY: the call takes only numbers.
     let change = |id: u32| unsafe { libc::syscall(SYS_setfsuid, id) };
     beside(
         || {
@@ -135,7 +135,7 @@ fn files() {
 fn groups() {
     println!("groups");
     beside(
-        // SAFETY: the list is as long as is said.
+        // SAFETY: the list has the stated length.
         || unsafe {
             let list = [USER, USER + 1];
             tell(
@@ -151,7 +151,7 @@ fn groups() {
             println!("  {}", line(tid, "Groups"));
             println!("  {}", line(tid, "Gid"));
             println!("  {}", line(std::process::id() as i32, "Gid"));
-            // SAFETY: nothing is written.
+            // SAFETY: the call writes nothing.
             tell(
                 "  process has groups",
                 i32::from(unsafe { libc::getgroups(0, ptr::null_mut()) } == 2),
@@ -167,7 +167,7 @@ fn capabilities() {
     let keeps = || unsafe { libc::prctl(libc::PR_GET_KEEPCAPS) };
     let confined = || unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) };
     beside(
-        // SAFETY: header and sets are as large as the version says.
+        // SAFETY: header and sets have the sizes of this version.
         || unsafe {
             tell(
                 "  capset",
@@ -185,7 +185,7 @@ fn capabilities() {
             println!("  process keeps {} confined {}", keeps(), confined());
             let mut sets = [1u32; 6];
             let of = [header[0], tid as u32];
-            // SAFETY: header and sets are as large as the version says.
+            // SAFETY: header and sets have the sizes of this version.
             tell("  capget", unsafe {
                 libc::syscall(libc::SYS_capget, &of, &mut sets)
             });
@@ -199,7 +199,7 @@ fn capabilities() {
 /// Threads of a process may send signals to each other, whatever their IDs.
 fn signals() {
     println!("signals");
-    // SAFETY: these take numbers.
+    // SAFETY: the calls take only numbers.
     unsafe {
         let pid = libc::getpid();
         let other = libc::fork();
@@ -229,11 +229,11 @@ fn signals() {
     }
 }
 
-/// A new thread and a new process have the IDs of their maker.
+/// A new thread or process has the IDs of its creator.
 fn heirs() {
     println!("made by a thread");
     beside(
-        // SAFETY: these take numbers.
+        // SAFETY: the calls take only numbers.
         || unsafe {
             libc::syscall(SYS_setresuid, USER, USER, USER);
             let heir = thread::spawn(|| tell("  thread", libc::geteuid()));
@@ -249,17 +249,17 @@ fn heirs() {
             libc::stat(path(c"/proc/thread-self"), &mut stat);
             println!("  /proc/thread-self is {}'s", stat.st_uid);
         },
-        // SAFETY: this takes nothing.
+        // SAFETY: the call takes no argument.
         |_| tell("  root's thread", unsafe { libc::geteuid() }),
         || {},
     );
 }
 
-/// A program that a thread begins acts as that.
+/// A program that a thread executes has that thread's IDs.
 fn program() {
     println!("begun by a thread");
     let begin = || {
-        // SAFETY: both arrays end with null.
+        // SAFETY: both arrays end with a null pointer.
         unsafe {
             libc::syscall(SYS_setresuid, USER, USER, USER);
             let arguments = [path(c"abi"), path(c"identity"), path(c"tell"), ptr::null()];
@@ -269,9 +269,9 @@ fn program() {
     beside(begin, |_| {}, || {});
 }
 
-/// The output of such a program.
+/// The executed program: prints its effective user ID.
 pub fn after_exec() {
-    // SAFETY: this takes nothing.
+    // SAFETY: the call takes no argument.
     println!("  acts as {}", unsafe { libc::geteuid() });
     println!("  {}", line(std::process::id() as i32, "Uid"));
 }

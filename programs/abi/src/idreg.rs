@@ -1,5 +1,5 @@
-//! Reads of ID registers, which the kernel emulates for programs: which instructions count as such,
-//! and from which addresses.
+//! Reads of ID registers, which the kernel emulates for programs: the instructions that it accepts,
+//! and the addresses from which it reads them.
 
 use std::arch::asm;
 use std::io::Write;
@@ -11,11 +11,11 @@ use libc::{PROT_EXEC, PROT_READ, PROT_WRITE, c_int, c_void, siginfo_t};
 
 use crate::{in_child, tell_end};
 
-/// Where the next fault is expected.
+/// The address of the next expected fault.
 static mut EXPECTED: usize = 0;
 
 extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
-    // SAFETY: the kernel passes a whole siginfo, and the process has one thread.
+    // SAFETY: the kernel passes a complete siginfo, and the process has one thread.
     unsafe {
         let offset = ((*info).si_addr() as usize).wrapping_sub(EXPECTED) as isize;
         let code = (*info).si_code;
@@ -24,12 +24,12 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     }
 }
 
-/// Runs `work` in a child that tells of its fault at the address that `work` leaves in `EXPECTED`.
+/// Runs `work` in a child that prints whether its fault is at the address in `EXPECTED`.
 fn faulting(what: &str, work: impl FnOnce()) {
     print!("{what}: ");
     let _ = std::io::stdout().flush();
     let status = in_child(|| {
-        // SAFETY: the handler is of the kind that SA_SIGINFO asks for.
+        // SAFETY: the handler has the signature that SA_SIGINFO requires.
         unsafe {
             let mut action: libc::sigaction = mem::zeroed();
             action.sa_sigaction = on_fault as *const () as usize;
@@ -46,12 +46,12 @@ fn faulting(what: &str, work: impl FnOnce()) {
     }
 }
 
-/// Executes an instruction that moves between x9 and a system register, with its address in
+/// Executes an instruction that moves between x9 and a system register, and stores its address in
 /// `EXPECTED`; returns x9.
 macro_rules! execute {
     ($instruction:literal) => {{
         let value: usize;
-        // SAFETY: at most a signal comes of it.
+        // SAFETY: it causes at most a signal.
         unsafe {
             asm!("adr x10, 2f", "str x10, [{to}]", concat!("2: ", $instruction),
                 to = in(reg) &raw mut EXPECTED, inlateout("x9") 1usize => value, out("x10") _)
@@ -63,9 +63,9 @@ macro_rules! execute {
 /// `mrs x0, midr_el1`, `ret`.
 const READ_MIDR: [u32; 2] = [0xd538_0000, 0xd65f_03c0];
 
-/// A page with a read of MIDR_EL1, which may be executed once it has the right for that.
+/// A page with a read of MIDR_EL1, which needs the right to execute.
 fn page_that_reads() -> *mut c_void {
-    // SAFETY: the page is the code's own.
+    // SAFETY: the page is only for this code.
     unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let page = libc::mmap(ptr::null_mut(), 4096, PROT_READ | PROT_WRITE, flags, -1, 0);
@@ -75,7 +75,7 @@ fn page_that_reads() -> *mut c_void {
     }
 }
 
-/// Calls a read of MIDR_EL1 in a page with these rights; says whether it was the right value.
+/// Calls a read of MIDR_EL1 in a page with these rights; prints whether its value is right.
 fn from_page(rights: c_int) {
     let page = page_that_reads();
     let right = execute!("mrs x9, midr_el1");
@@ -88,14 +88,14 @@ fn from_page(rights: c_int) {
     }
 }
 
-/// The page whose rights come and go, and the number of signals of a kind that must not come.
+/// The page whose rights change, and the number of unexpected signals.
 static GOING: AtomicUsize = AtomicUsize::new(0);
 static STRANGE: AtomicUsize = AtomicUsize::new(0);
 
-/// The instruction cannot be fetched; or it trapped, and was gone when the kernel came to read it.
-/// It is tried again.
+/// Either the instruction could not be fetched; or it trapped, and the kernel could no longer read
+/// it. It is then retried.
 extern "C" fn on_gone(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
-    // SAFETY: the kernel passes a whole siginfo.
+    // SAFETY: the kernel passes a complete siginfo.
     let (offset, code) = unsafe {
         let address = (*info).si_addr() as usize;
         (address.wrapping_sub(GOING.load(Relaxed)), (*info).si_code)
@@ -109,18 +109,18 @@ extern "C" fn on_gone(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     }
 }
 
-/// An access that the page's rights forbid, and an undefined instruction (`si_code`).
+/// Values of `si_code`: an access that the page's rights forbid, and an undefined instruction.
 const SEGV_ACCERR: c_int = 2;
 const ILL_ILLOPC: c_int = 1;
 
-/// Reads from a page that another thread takes the rights of and gives back, again and again.
+/// Executes code in a page from which another thread repeatedly removes the rights.
 fn from_going_page() {
     const TIMES: usize = 3000;
     let page = page_that_reads() as usize;
     GOING.store(page, Relaxed);
     let ended = AtomicBool::new(false);
     let right = execute!("mrs x9, midr_el1");
-    // SAFETY: the page holds a function, and faults of it are handled.
+    // SAFETY: the page holds a function, and its faults are handled.
     let wrong = unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         action.sa_sigaction = on_gone as *const () as usize;
@@ -146,8 +146,8 @@ fn from_going_page() {
     println!("{wrong} wrong, {} strange signals", STRANGE.load(Relaxed));
 }
 
-/// Bits of AT_HWCAP, and where the register says the same: bits of the field, and the least value.
-/// A name is cpuinfo's.
+/// For each capability its name in cpuinfo, its bit of AT_HWCAP, the register and the field that
+/// report it, and the field's minimum.
 fn capabilities() -> [(&'static str, u32, usize, u32, i64); 15] {
     let features = execute!("mrs x9, id_aa64pfr0_el1");
     let instructions = execute!("mrs x9, id_aa64isar0_el1");
@@ -171,9 +171,9 @@ fn capabilities() -> [(&'static str, u32, usize, u32, i64); 15] {
     ]
 }
 
-/// Says whether the auxiliary vector, /proc/cpuinfo and the registers tell the same.
+/// Prints whether the auxiliary vector, /proc/cpuinfo and the registers agree.
 fn compare() {
-    // SAFETY: reads the vector.
+    // SAFETY: reads the auxiliary vector.
     let hwcap = unsafe { libc::getauxval(libc::AT_HWCAP) };
     let shown = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = shown.lines().find_map(|line| line.strip_prefix("Features"));

@@ -1,6 +1,6 @@
-//! Everything that programs can learn about a CPU's instructions: each register that could describe
-//! it, and the auxiliary vector; and the results of instructions that a program may not execute, or
-//! only with the kernel's permission. The lines differ from CPU to CPU, not from kernel to kernel.
+//! All that programs can learn about a CPU's instructions: registers that could describe it, the
+//! auxiliary vector, and results of instructions that a program may not execute, or only with the
+//! kernel's permission. The output depends on the CPU, not on the kernel.
 
 use std::arch::asm;
 use std::mem;
@@ -12,11 +12,11 @@ use libc::{PROT_EXEC, PROT_READ, PROT_WRITE, c_int, c_void, siginfo_t};
 /// The value read if the instruction is undefined.
 const UNDEFINED: u64 = 0x0bad_0bad_0bad_0bad;
 
-/// The signal of the last instruction that raised one, its code, and its address.
+/// The last signal that an instruction raised, its code, and its address.
 static SIGNAL: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
 extern "C" fn on_signal(number: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes a whole context, and an address with these signals.
+    // SAFETY: the kernel passes a complete context, and an address with these signals.
     let (machine, info, address) = unsafe {
         let machine = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext;
         (machine, &*info, (*info).si_addr())
@@ -31,11 +31,11 @@ extern "C" fn on_signal(number: c_int, info: *mut siginfo_t, context: *mut c_voi
     machine.regs[0] = UNDEFINED;
 }
 
-/// Executes `instruction` with `x0`, which it may change, between others of a page; returns x0.
+/// Executes `instruction` in a page of its own, with `x0`, which it may change; returns x0.
 fn execute(page: *mut u32, instruction: u32, x0: u64) -> u64 {
     let mut x0 = x0;
-    // SAFETY: the page is the code's own; the instruction raises a signal, or changes nothing that
-    // anything here relies on but x0.
+    // SAFETY: the page is only for this code; the instruction raises a signal, or changes nothing
+    // but x0 that this code relies on.
     unsafe {
         page.write_volatile(instruction);
         page.add(1).write_volatile(0xd65f_03c0); // RET
@@ -48,12 +48,12 @@ fn execute(page: *mut u32, instruction: u32, x0: u64) -> u64 {
     x0
 }
 
-/// `MRS X0, S<op0>_<op1>_C<crn>_C<crm>_<op2>`
+/// Encodes `MRS X0, S<op0>_<op1>_C<crn>_C<crm>_<op2>`.
 fn mrs([op0, op1, crn, crm, op2]: [u32; 5]) -> u32 {
     0xd530_0000 | (op0 & 1) << 19 | op1 << 16 | crn << 12 | crm << 8 | op2 << 5
 }
 
-/// Registers that are of no use to a test where they are defined: they count.
+/// Registers whose values are of no use to a test, since they count.
 const COUNTING: [[u32; 5]; 5] = [
     [3, 3, 14, 0, 1],
     [3, 3, 14, 0, 2],
@@ -72,7 +72,7 @@ fn tell(page: *mut u32, register: [u32; 5]) {
     }
 }
 
-/// Executes an instruction, with the address in x0 that it may want, and tells which signal came.
+/// Executes an instruction with an address in x0, and prints the signal that it raised.
 fn attempt(page: *mut u32, name: &str, instruction: u32, x0: u64) {
     SIGNAL[0].store(0, SeqCst);
     execute(page, instruction, x0);
@@ -85,12 +85,12 @@ fn attempt(page: *mut u32, name: &str, instruction: u32, x0: u64) {
     }
 }
 
-/// `SYS`, `MSR` and the like: `op0` and what it is of, x0.
+/// Encodes `SYS`, `MSR` and the like by `op0`, with x0.
 fn system([op0, op1, crn, crm, op2]: [u32; 5]) -> u32 {
     0xd500_0000 | op0 << 19 | op1 << 16 | crn << 12 | crm << 8 | op2 << 5
 }
 
-/// Registers that are written, beside those of the ID space.
+/// Registers that are written, besides those of the ID space.
 const WRITTEN: [[u32; 5]; 46] = [
     // EL1: control, translation, exceptions, memory, identities, timer, interrupts.
     [3, 0, 1, 0, 0],
@@ -119,7 +119,7 @@ const WRITTEN: [[u32; 5]; 46] = [
     [3, 0, 13, 0, 4],
     [3, 0, 14, 1, 0],
     [3, 2, 0, 0, 0],
-    // EL0's that it may not write, and those that it may.
+    // Registers of EL0 that a program may not write, and those that it may.
     [3, 3, 0, 0, 1],
     [3, 3, 0, 0, 7],
     [3, 3, 2, 4, 0],
@@ -133,18 +133,18 @@ const WRITTEN: [[u32; 5]; 46] = [
     [3, 3, 14, 0, 0],
     [3, 3, 14, 2, 1],
     [3, 3, 14, 3, 1],
-    // EL2, EL3, the names of VHE, and what is left to the implementation.
+    // EL2, EL3, the VHE names, and IMPLEMENTATION DEFINED registers.
     [3, 4, 1, 1, 0],
     [3, 4, 2, 1, 0],
     [3, 6, 1, 1, 0],
     [3, 5, 1, 0, 0],
     [3, 3, 15, 0, 0],
-    // Debugging.
+    // Debug registers.
     [2, 0, 0, 2, 2],
     [2, 3, 0, 4, 0],
 ];
 
-/// Writes of PSTATE's fields by an immediate value: name, op1, the value, op2.
+/// Immediate writes of PSTATE fields: name, op1, value, op2.
 const FIELDS: [(&str, u32, u32, u32); 9] = [
     ("SPSel", 0, 0, 5),
     ("DAIFSet", 3, 0, 6),
@@ -157,8 +157,7 @@ const FIELDS: [(&str, u32, u32, u32); 9] = [
     ("ALLINT", 1, 0, 0),
 ];
 
-/// Operations on caches, translations and predictions, with an address that is mapped and one that
-/// is not.
+/// Operations on caches, translations and predictions, with a mapped and an unmapped address.
 const OPERATIONS: [(&str, [u32; 4]); 28] = [
     ("ic ialluis", [0, 7, 1, 0]),
     ("ic iallu", [0, 7, 5, 0]),
@@ -190,7 +189,7 @@ const OPERATIONS: [(&str, [u32; 4]); 28] = [
     ("cpp rctx", [3, 7, 3, 7]),
 ];
 
-/// Others, by their encodings.
+/// Other instructions, by their encodings.
 const OTHERS: [(&str, u32); 35] = [
     ("udf #0", 0),
     ("udf #0xffff", 0xffff),
@@ -256,17 +255,17 @@ fn attempts(page: *mut u32) {
     }
     drop(data);
     for (name, instruction) in OTHERS {
-        // An interrupt ends the wait of WFI.
+        // An interrupt ends WFI.
         strike(20_000);
         attempt(page, name, instruction, 0);
         strike(0);
     }
 }
 
-/// Has a signal that does nothing come each time that so many µs have passed. Zero ends it.
+/// Sends a signal without effect each time that so many µs have passed. Zero stops that.
 fn strike(microseconds: i32) {
     extern "C" fn nothing(_: c_int) {}
-    // SAFETY: the handler touches nothing, and the timer is valid for the call.
+    // SAFETY: the handler does nothing, and the timer is valid for the call.
     unsafe {
         libc::signal(libc::SIGALRM, nothing as *const () as usize);
         let mut timer: libc::itimerval = mem::zeroed();
@@ -278,7 +277,7 @@ fn strike(microseconds: i32) {
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: the handler is of the kind that SA_SIGINFO asks for; the page is new.
+    // SAFETY: the handler has the signature that SA_SIGINFO requires; the page is new.
     let page = unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         action.sa_sigaction = on_signal as *const () as usize;
@@ -296,7 +295,7 @@ pub fn run() {
         }
     }
     let others = [
-        // Caches, and what zeroes them.
+        // Caches, and the zeroing of blocks.
         [3, 3, 0, 0, 1],
         [3, 3, 0, 0, 7],
         [3, 1, 0, 0, 0],
@@ -313,7 +312,7 @@ pub fn run() {
         [3, 0, 13, 0, 4],
         [3, 4, 1, 1, 0],
         [3, 7, 15, 15, 7],
-        // The state of the program.
+        // The program's state.
         [3, 3, 4, 2, 0],
         [3, 3, 4, 4, 1],
         // Counters and timers.
@@ -322,11 +321,11 @@ pub fn run() {
         [3, 3, 14, 0, 2],
         [3, 3, 14, 2, 1],
         [3, 3, 14, 3, 1],
-        // Performance.
+        // Performance monitors.
         [3, 3, 9, 12, 0],
         [3, 3, 9, 13, 0],
         [3, 3, 13, 2, 2],
-        // Debugging.
+        // Debug registers.
         [2, 3, 0, 1, 0],
         [2, 3, 0, 5, 0],
         [2, 0, 0, 2, 2],
@@ -334,7 +333,7 @@ pub fn run() {
     for register in others {
         tell(page, register);
     }
-    // SAFETY: reads the vector. The bit of the event stream (HWCAP_EVTSTRM) is the timer's.
+    // SAFETY: reads the auxiliary vector. HWCAP_EVTSTRM (the event stream) depends on the timer.
     let (hwcap, hwcap2) = unsafe {
         let hwcap = libc::getauxval(libc::AT_HWCAP) & !(1 << 2);
         (hwcap, libc::getauxval(libc::AT_HWCAP2))

@@ -1,4 +1,4 @@
-//! TCP and UDP on the machine itself, over IPv4 and IPv6.
+//! TCP and UDP on the local machine, over IPv4 and IPv6.
 
 use std::mem;
 use std::ptr;
@@ -13,12 +13,12 @@ use crate::pipes::ready;
 use crate::tell;
 use crate::unix::{option, receive, send, set};
 
-/// 127.0.0.1, as a word in the machine's own order.
+/// 127.0.0.1 in host byte order.
 const LOCAL: u32 = 0x7f00_0001;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
         kinds();
@@ -38,7 +38,7 @@ pub fn run() {
     }
 }
 
-/// Waits until a peer has acknowledged all that was sent to it, which it may do later.
+/// Waits until the peer has acknowledged all data, which it may do later.
 pub fn await_acknowledged(file: c_int) {
     // SAFETY: the number outlives the call.
     let is_done = || unsafe {
@@ -49,8 +49,8 @@ pub fn await_acknowledged(file: c_int) {
     _ = (0..1000).any(|_| is_done());
 }
 
-/// Waits until no connection awaits the answer to its end, which may wait for other things to tell.
-/// Those that another part has left are not waited for longer than some seconds.
+/// Waits until no connection awaits the acknowledgement of its FIN, which a peer may delay. Waits
+/// only some seconds, in case an earlier part has left such connections.
 pub fn await_answers() {
     let awaits = || {
         let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(std::fs::read_to_string);
@@ -59,11 +59,11 @@ pub fn await_answers() {
         let mut states = states.filter_map(|line| line.split_whitespace().nth(3));
         states.any(|state| ["04", "09", "0B"].contains(&state))
     };
-    // SAFETY: the call has no pointers.
+    // SAFETY: the call takes no pointer.
     _ = (0..100).any(|_| !awaits() || unsafe { libc::usleep(30_000) } != 0);
 }
 
-/// Bytes that the peer has and did not read are sent and acknowledged.
+/// Bytes that the peer has received but not read count as sent and acknowledged.
 unsafe fn unread() {
     unsafe {
         use std::io::Write;
@@ -102,10 +102,9 @@ unsafe fn unread() {
     }
 }
 
-/// An address: of IPv6 the mapped one where `ip` is an IPv4 address, or ::1 and :: for 127.0.0.1
-/// and 0.0.0.0.
+/// A socket address; for IPv6 the mapped address of `ip`, or ::1 and :: for 127.0.0.1 and 0.0.0.0.
 fn address(family: c_int, ip: u32, port: u16) -> (sockaddr_in6, socklen_t) {
-    // SAFETY: zeroes are an address.
+    // SAFETY: all zeroes is a valid address.
     let mut address: sockaddr_in6 = unsafe { mem::zeroed() };
     address.sin6_family = family as _;
     address.sin6_port = port.to_be();
@@ -148,7 +147,7 @@ pub unsafe fn send_to(file: c_int, bytes: &[u8], family: c_int, ip: u32, port: u
 
 pub type Namer = unsafe extern "C" fn(c_int, *mut libc::sockaddr, *mut socklen_t) -> c_int;
 
-/// The port, 0 where there is none.
+/// The socket's port, or 0 if it has none.
 unsafe fn port(file: c_int, call: Namer) -> u16 {
     let (mut address, _) = address(AF_INET, 0, 0);
     let mut length = mem::size_of::<sockaddr_in6>() as socklen_t;
@@ -160,7 +159,7 @@ pub unsafe fn own_port(file: c_int) -> u16 {
     unsafe { port(file, libc::getsockname) }
 }
 
-/// Prints an address, but for its port.
+/// Prints a socket's address without the port.
 pub unsafe fn name(what: &str, file: c_int, call: Namer) {
     let (mut address, _) = address(AF_INET, 0, 0);
     let mut length = mem::size_of::<sockaddr_in6>() as socklen_t;
@@ -194,7 +193,7 @@ unsafe fn accept(server: c_int) -> c_int {
     unsafe { libc::accept(server, ptr::null_mut(), ptr::null_mut()) }
 }
 
-/// Two ends of a connection, the first of which was accepted.
+/// The two ends of a connection, the accepted one first.
 pub unsafe fn pair(family: c_int) -> [c_int; 2] {
     unsafe {
         let server = libc::socket(family, SOCK_STREAM, 0);
@@ -210,7 +209,7 @@ pub unsafe fn pair(family: c_int) -> [c_int; 2] {
     }
 }
 
-/// Waits until there is something to read.
+/// Waits until the socket has one of these events.
 unsafe fn wait_for(file: c_int, events: i16) {
     let mut entry = libc::pollfd {
         fd: file,
@@ -437,7 +436,7 @@ unsafe fn datagrams(family: c_int) {
     }
 }
 
-/// Receives a datagram and prints the numbers of the control messages that come with it.
+/// Receives a datagram and prints the types of its control messages.
 unsafe fn headers() {
     unsafe {
         for (family, level, wanted) in [
@@ -524,7 +523,7 @@ unsafe fn names() {
     }
 }
 
-/// An accepted connection keeps the port of a listener that is closed.
+/// An accepted connection keeps its listener's port in use.
 unsafe fn kept() {
     unsafe {
         for shares in [0, 1] {
@@ -545,7 +544,7 @@ unsafe fn kept() {
             tell("bound again", bind(again, AF_INET, LOCAL, port));
             tell("and any", bind(any, AF_INET, 0, port));
             tell("listens again", libc::listen(again, 1));
-            // The end that closes first waits, and that is not at the port.
+            // The end that closes first is in TIME_WAIT, and its port is another.
             libc::close(client);
             libc::close(accepted);
             for file in [again, any] {
@@ -592,7 +591,8 @@ unsafe fn both() {
     }
 }
 
-/// Two sockets of datagrams at one port, of IPv6 alone and of IPv4: each gets its own family's.
+/// Two datagram sockets at one port, one for IPv6 only and one for IPv4: each receives its own
+/// family's packets.
 unsafe fn side_by_side() {
     unsafe {
         let [six, four, other] = [AF_INET6, AF_INET, AF_INET6].map(|family| {

@@ -1,5 +1,5 @@
-//! Locks that the kernel hands on, among threads of several priorities: the owner inherits the
-//! highest of the waiters' priorities, and that waiter gets the lock next.
+//! PI futexes among threads of several priorities: the owner inherits the highest priority of the
+//! waiters, and that waiter gets the lock next.
 
 use std::fs;
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ const UNLOCK_PI: i32 = 7;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: the words outlive the threads that wait for them, which are joined.
+    // SAFETY: the words outlive their waiters, which are joined.
     unsafe {
         by_priority();
         in_a_chain();
@@ -45,7 +45,7 @@ unsafe fn unlock(word: &AtomicU32) -> i64 {
     unsafe { futex(word, UNLOCK_PI, 0) }
 }
 
-/// A field of the thread's `stat`, counted as in proc(5).
+/// A field of the thread's `stat`, numbered as in proc(5).
 fn field(thread: i32, number: usize) -> String {
     let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
     let (_, rest) = stat.rsplit_once(") ").unwrap_or_default();
@@ -55,13 +55,13 @@ fn field(thread: i32, number: usize) -> String {
         .to_string()
 }
 
-/// The priority that the thread runs at, as `stat` has it.
+/// The priority at which the thread runs, from `stat`.
 fn priority(thread: i32) -> String {
     field(thread, 18)
 }
 
 fn own() -> i32 {
-    // SAFETY: a call without arguments.
+    // SAFETY: the call takes no argument.
     unsafe { libc::gettid() }
 }
 
@@ -81,7 +81,7 @@ struct Waiter<'a> {
     join: ScopedJoinHandle<'a, ()>,
 }
 
-/// Begins a thread that is scheduled so, does the first part, and then waits in the second.
+/// Starts a thread that runs `before`, sets its policy and priority, and then blocks in `wait`.
 unsafe fn waiter<'a, 'b: 'a>(
     scope: &'a Scope<'a, 'b>,
     (policy, priority): (i32, i32),
@@ -107,7 +107,7 @@ unsafe fn waiter<'a, 'b: 'a>(
     Waiter { thread, join }
 }
 
-/// Begins a thread that waits for the lock, notes its name when it has it, and gives it up.
+/// Starts a thread that waits for the lock, notes its name when it has it, and releases it.
 unsafe fn locker<'a, 'b: 'a>(
     scope: &'a Scope<'a, 'b>,
     name: char,
@@ -158,7 +158,7 @@ unsafe fn by_priority() {
     }
 }
 
-/// The owner of a lock waits for another.
+/// The owner of a lock waits for another lock.
 unsafe fn in_a_chain() {
     unsafe {
         let [first, second, third] = &[const { AtomicU32::new(0) }; 3];
@@ -200,7 +200,7 @@ unsafe fn in_a_chain() {
     }
 }
 
-/// Waits until the thread has that priority; false if that takes a minute.
+/// Waits until the thread has that priority; returns false after a minute.
 fn becomes(thread: i32, wanted: &str) -> bool {
     (0..60_000).any(|_| {
         thread::sleep(Duration::from_millis(1));
@@ -208,7 +208,7 @@ fn becomes(thread: i32, wanted: &str) -> bool {
     })
 }
 
-/// A waiter gives up.
+/// A waiter's timeout expires.
 unsafe fn given_up() {
     unsafe {
         let word = &AtomicU32::new(0);
@@ -239,7 +239,7 @@ unsafe fn given_up() {
     }
 }
 
-/// Threads that would wait for each other for ever.
+/// Threads that would deadlock.
 unsafe fn circles() {
     unsafe {
         let words = &[const { AtomicU32::new(0) }; 3];
@@ -263,7 +263,7 @@ unsafe fn circles() {
     }
 }
 
-/// A thread of middle priority does not keep one of high priority from a lock.
+/// A thread of middle priority does not delay one of high priority at a lock.
 unsafe fn not_inverted() {
     static DONE: AtomicBool = AtomicBool::new(false);
     unsafe {
@@ -307,7 +307,7 @@ unsafe fn not_inverted() {
     }
 }
 
-/// Threads that wait to be woken.
+/// Plain waiters.
 unsafe fn woken() {
     unsafe {
         let word = &AtomicU32::new(0);
@@ -348,7 +348,7 @@ unsafe fn woken() {
 }
 
 /// Threads that take locks in any order and change each other's priority: none waits for ever, and
-/// nothing stays inherited.
+/// no inherited priority remains.
 unsafe fn mixed() {
     static NUMBERS: [AtomicI32; 6] = [const { AtomicI32::new(0) }; 6];
     unsafe {
@@ -385,7 +385,7 @@ unsafe fn mixed() {
                 }
             }
             NUMBERS[at].store(0, SeqCst);
-            // Until nobody changes others any more.
+            // Waits until no thread changes others any more.
             while NUMBERS.iter().any(|number| number.load(SeqCst) != 0) {
                 thread::sleep(Duration::from_millis(1));
             }

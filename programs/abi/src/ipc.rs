@@ -12,8 +12,8 @@ const NEW: c_int = libc::IPC_CREAT | libc::IPC_EXCL;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: children end by _exit, every structure passed is whole, and segments are touched
-    // while they are attached.
+    // SAFETY: children end by _exit, every structure passed is complete, and segments are accessed
+    // only while they are attached.
     unsafe {
         segments();
         detached();
@@ -28,7 +28,7 @@ pub fn run() {
     }
 }
 
-/// A message that is copied from its queue is never cut.
+/// MSG_COPY never truncates a message.
 unsafe fn copied() {
     const COPY: c_int = 0o40000 | libc::IPC_NOWAIT;
     unsafe {
@@ -68,7 +68,7 @@ unsafe fn foreign() {
     }
 }
 
-/// A key is free when its segment was removed, whatever others remove at the same time.
+/// A key is free once its segment is removed, even if others are removed at the same time.
 unsafe fn removed_by_two() {
     const ROUNDS: usize = 3000;
     let renew = |key| {
@@ -79,7 +79,7 @@ unsafe fn removed_by_two() {
         failed.count()
     };
     unsafe {
-        // One that stays until it is detached.
+        // A removed segment that stays until it is detached.
         let kept = libc::shmget(libc::IPC_PRIVATE, 4096, 0o600);
         let at = libc::shmat(kept, ptr::null(), 0);
         libc::shmctl(kept, libc::IPC_RMID, ptr::null_mut());
@@ -92,7 +92,7 @@ unsafe fn removed_by_two() {
     }
 }
 
-/// The lines of `/proc/sysvipc`, and numbers that are asked for.
+/// The lines of `/proc/sysvipc`, and requests for information (IPC_INFO and the like).
 unsafe fn listed() {
     unsafe {
         let show = |kind: &str, times: usize| {
@@ -111,7 +111,7 @@ unsafe fn listed() {
                 };
                 let known = heads.iter().zip(&words[..words.len() - times]);
                 let known: Vec<_> = known.map(own).collect();
-                // The number is another on each kernel.
+                // The ID differs between kernels.
                 println!("{}: {} .. {}", kind, known[0], known[2..].join(" "));
             }
         };
@@ -121,7 +121,7 @@ unsafe fn listed() {
         let segment = libc::shmget(KEY, 5000, NEW | 0o600);
         show("msg", 3);
         show("sem", 2);
-        // The last two are what of it is in memory and what is swapped out.
+        // The last two columns are the resident and the swapped bytes.
         show("shm", 5);
         let mut limits = [7u64; 16];
         libc::shmctl(0, 3, limits.as_mut_ptr().cast());
@@ -250,7 +250,8 @@ unsafe fn segments() {
     }
 }
 
-/// shmdt(2) of what was cut, moved and mixed: the pieces of one attachment where they were first.
+/// shmdt(2) of attachments that were split, moved and mixed: it removes the pieces of one
+/// attachment that are at their original places.
 unsafe fn detached() {
     const PAGE: usize = 4096;
     unsafe {
@@ -292,7 +293,7 @@ unsafe fn detached() {
         tell("where it is", libc::shmdt(hole.cast()));
         show("gone", hole);
 
-        // A page of another attachment of the same segment, at the offset that fits.
+        // Moves a page of another attachment of the same segment to its offset in this one.
         let (one, other) = (attach(), attach());
         libc::munmap(one.add(2 * PAGE).cast(), PAGE);
         to(other.add(2 * PAGE), one.add(2 * PAGE), 1);
@@ -302,7 +303,7 @@ unsafe fn detached() {
         tell("detach the other's", libc::shmdt(one.cast()));
         tell("detach the other", libc::shmdt(other.cast()));
 
-        // One's pieces beyond the end, or at another offset, stay.
+        // Pieces beyond the attachment's end, or at another offset, stay.
         let out = attach();
         let far = libc::mmap(ptr::null_mut(), 8 * PAGE, 0, 0x22, -1, 0).cast::<u8>();
         to(out.add(PAGE), far, 1);
@@ -312,7 +313,7 @@ unsafe fn detached() {
         tell("as if it began before", libc::shmdt(far.sub(PAGE).cast()));
         tell("odd", libc::shmdt(far.add(1).cast()));
 
-        // A child has the same attachment.
+        // A child has the attachment too.
         let shared = attach();
         tell_end(
             "a child",
@@ -420,7 +421,7 @@ unsafe fn messages() {
         tell("remove", libc::msgctl(id, libc::IPC_RMID, ptr::null_mut()));
         let mut ended = 0;
         libc::waitpid(waiter, &mut ended, 0);
-        // It may begin to wait only when the queue is gone already.
+        // It may begin to wait only after the queue is removed.
         println!(
             "who waits ends: {}",
             [9, 255].contains(&libc::WEXITSTATUS(ended))

@@ -10,7 +10,7 @@ use crate::{in_child, path, tell, tell_end};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         tell_end("without a terminal", in_child(|| without()));
         tell_end("groups", in_child(|| with_terminal(groups)));
@@ -26,7 +26,7 @@ pub fn run() {
     }
 }
 
-/// Reads no bytes where there are none: the reader is killed.
+/// Reads zero bytes where there is no data: a reader that blocks is killed.
 unsafe fn nothing() {
     unsafe {
         let (master, name) = open_pair();
@@ -47,7 +47,7 @@ unsafe fn nothing() {
             ("nothing of events", event),
         ] {
             let end = in_child(|| {
-                // Only this one waits.
+                // Only this read blocks.
                 libc::alarm(if fd == inotify { 1 } else { 60 });
                 tell(what, libc::read(fd, ptr::null_mut(), 0) as i64);
             });
@@ -56,7 +56,7 @@ unsafe fn nothing() {
     }
 }
 
-/// A new pseudo-terminal: its master, and the name of its slave.
+/// Opens a pseudo-terminal: its master, and the path of its slave.
 unsafe fn open_pair() -> (c_int, [libc::c_char; 64]) {
     let mut name = [0; 64];
     unsafe {
@@ -101,7 +101,7 @@ unsafe fn without() {
     }
 }
 
-/// A session of its own with a terminal that it opened.
+/// Creates a session whose controlling terminal it opens, and runs `work`.
 unsafe fn with_terminal(work: unsafe fn(c_int, c_int)) {
     unsafe {
         libc::setsid();
@@ -112,8 +112,7 @@ unsafe fn with_terminal(work: unsafe fn(c_int, c_int)) {
     }
 }
 
-/// A child in a group of its own, which does `work` when it is let go; its status so far after
-/// `options`.
+/// Starts a child in its own process group that runs `work`.
 unsafe fn member(work: impl FnOnce()) -> c_int {
     unsafe {
         let child = libc::fork();
@@ -271,7 +270,7 @@ unsafe fn refused(master: c_int, slave: c_int) {
     }
 }
 
-/// Settings that are locked (TIOCSLCKTRMIOS), and whether there is a carrier to mind.
+/// Locked settings (TIOCSLCKTRMIOS), and the soft carrier (TIOCSSOFTCAR).
 unsafe fn locked(master: c_int, slave: c_int) {
     const GET_SOFT: u32 = 0x5419;
     const SET_SOFT: u32 = 0x541a;
@@ -300,7 +299,7 @@ unsafe fn locked(master: c_int, slave: c_int) {
         tell("nowhere", libc::ioctl(slave, SET_SOFT as _, 8));
         let mut usual: libc::termios = mem::zeroed();
         libc::tcgetattr(slave, &mut usual);
-        // `struct termios` of the kernel: 19 control characters after the line discipline.
+        // The kernel's `struct termios`: 19 control characters after the line discipline.
         let mut all = [0xffu8; 64];
         tell("locked", libc::ioctl(master, GET_LOCKED as _, &mut all));
         println!("{:?} {:?}", &all[..36], &all[36..40]);
@@ -360,7 +359,7 @@ unsafe fn typed(_: c_int, slave: c_int) {
     }
 }
 
-/// What typed bytes are shown as and read as, by the modes of the terminal.
+/// The echo and the input of typed bytes, by the terminal's modes.
 unsafe fn modes(master: c_int, slave: c_int) {
     unsafe {
         let mut usual: libc::termios = mem::zeroed();
@@ -450,7 +449,7 @@ unsafe fn modes(master: c_int, slave: c_int) {
     }
 }
 
-/// Characters that send signals to the foreground.
+/// Characters that send signals to the foreground group.
 unsafe fn keys(master: c_int, slave: c_int) {
     unsafe {
         let mut set: libc::sigset_t = mem::zeroed();
@@ -458,7 +457,7 @@ unsafe fn keys(master: c_int, slave: c_int) {
             libc::sigaddset(&mut set, signal);
         }
         libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut());
-        // An ignored signal is not kept for later.
+        // An ignored signal does not stay pending.
         extern "C" fn handler(_: c_int) {}
         libc::signal(libc::SIGWINCH, handler as *const () as usize);
         for key in [3u8, 28, 26] {
@@ -502,7 +501,7 @@ unsafe fn keys(master: c_int, slave: c_int) {
     }
 }
 
-/// The end of a session's leader, and of the master.
+/// The exit of a session leader, and the close of a master.
 unsafe fn hung_up() {
     unsafe {
         let mut ends = [0; 2];
@@ -519,7 +518,7 @@ unsafe fn hung_up() {
             if libc::fork() == 0 {
                 libc::write(ends[1], c"r".as_ptr().cast(), 1);
                 tell("the foreground", libc::sigwaitinfo(&set, ptr::null_mut()));
-                // It is taken away after the signal.
+                // The terminal is taken away after the signal.
                 let mut terminal = libc::open(path(c"/dev/tty"), O_RDWR);
                 for _ in 0..1000 {
                     if terminal < 0 {
@@ -542,7 +541,7 @@ unsafe fn hung_up() {
         let mut byte = 0u8;
         libc::read(ends[0], (&raw mut byte).cast(), 1);
         tell_end("leader", status);
-        // Linux gives the master EIO once nobody holds the slave.
+        // On Linux reads of the master are EIO once nobody has the slave open.
         let mut poll = libc::pollfd {
             fd: master,
             events: libc::POLLIN,
@@ -587,7 +586,7 @@ unsafe fn given_up(_: c_int, slave: c_int) {
     }
 }
 
-/// A stopped group whose last tie to its session is lost gets SIGHUP and SIGCONT.
+/// A stopped process group that becomes orphaned gets SIGHUP and SIGCONT.
 unsafe fn orphaned() {
     unsafe {
         let mut ends = [0; 2];
@@ -600,13 +599,13 @@ unsafe fn orphaned() {
                 libc::setpgid(0, 0);
                 extern "C" fn hup(_: c_int) {
                     let text = b"told it hung up\n";
-                    // SAFETY: pointer and length are the text's.
+                    // SAFETY: pointer and length are of the text.
                     unsafe { libc::write(1, text.as_ptr().cast(), text.len()) };
                 }
                 libc::signal(SIGHUP, hup as *const () as usize);
                 libc::raise(libc::SIGSTOP);
                 libc::write(ends[1], c"x".as_ptr().cast(), 1);
-                // In an orphaned group the terminal's stops do nothing.
+                // In an orphaned group, stop signals of the terminal have no effect.
                 libc::raise(libc::SIGTSTP);
                 libc::write(ends[1], c"y".as_ptr().cast(), 1);
                 libc::_exit(0);
@@ -624,10 +623,11 @@ unsafe fn orphaned() {
     }
 }
 
-/// Stops as a parent sees them.
+/// Stops as a parent sees them by waitpid.
 unsafe fn stopped() {
     unsafe {
-        // In its parent's group, which may be orphaned, the terminal's stops would do nothing.
+        // In the parent's group, which may be orphaned, the terminal's stop signals would have no
+        // effect.
         let child = member(|| {
             loop {
                 libc::pause();

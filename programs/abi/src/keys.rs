@@ -15,7 +15,7 @@ const USER_SESSION: i32 = -5;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         tell_end("kinds", in_child(|| kinds()));
         tell_end("rings", in_child(|| rings()));
@@ -35,12 +35,12 @@ pub fn run() {
     }
 }
 
-/// All rights of the possessor, and all but that to search.
+/// All rights of the possessor, and all but the search right.
 const ALL: c_long = 0x3f00_0000;
 const CLOSED: c_long = 0x3700_0000;
 
-/// A keyring leads only those to its keys who may search it, and only to keys that they may search
-/// for.
+/// A keyring gives possession of its keys only if it may be searched, and only of keys that may be
+/// searched.
 unsafe fn possessed() {
     unsafe {
         let ring = add(c"keyring".as_ptr(), c"ring".as_ptr(), b"", PROCESS);
@@ -80,8 +80,8 @@ unsafe fn possessed() {
     }
 }
 
-/// The caller's own keyrings are possessed by their special numbers, whether they may be searched
-/// or not.
+/// The caller possesses its own keyrings through their special IDs, whether they may be searched or
+/// not.
 unsafe fn possessed_specially() {
     unsafe {
         libc::setresuid(1073, 1073, 1073);
@@ -100,7 +100,7 @@ unsafe fn possessed_specially() {
         println!("renewed: {}", again == key);
         tell("opened", control(5, PROCESS.into(), ALL, 0, 0));
         tell("the key", control(11, key, 0, 0, 0));
-        // The session leads to none of the user's keyrings.
+        // The session keyring links none of the user's keyrings.
         let other = add(c"user".as_ptr(), c"the user's".as_ptr(), b"1", USER);
         control(5, other, ALL, 0, 0);
         println!("{}", describe(other));
@@ -114,7 +114,7 @@ unsafe fn possessed_specially() {
     }
 }
 
-/// How many keys and bytes a user has, of its quota.
+/// The numbers of keys and bytes that a user has, and the quotas.
 fn quota(user: u32) -> String {
     let users = std::fs::read_to_string("/proc/key-users").unwrap_or_default();
     let line = users
@@ -169,7 +169,7 @@ unsafe fn charged() {
     }
 }
 
-/// The quota, once so many keys are left: they go some time after their last link.
+/// Prints the quota once `keys` keys are left: they are freed some time after the last unlink.
 fn told_soon(what: &str, user: u32, keys: &str) {
     for _ in 0..500 {
         if quota(user).starts_with(keys) {
@@ -180,7 +180,7 @@ fn told_soon(what: &str, user: u32, keys: &str) {
     println!("{what}: {}", quota(user));
 }
 
-/// The keyrings of a thread, a process and a first session are had beyond the quota.
+/// Thread and process keyrings and a first session keyring are created even beyond the quota.
 unsafe fn overrun() {
     const WHO: u32 = 1075;
     unsafe {
@@ -237,8 +237,8 @@ unsafe fn given_away() {
     }
 }
 
-/// Keys of the same names in a keyring and in one that it links: each is found by its name, and
-/// nearer ones first.
+/// Keys with the same names in a keyring and in one that it links: a search finds each by its name,
+/// and the nearer one first.
 unsafe fn many() {
     let name = |number: u32| CString::new(format!("many {}", number * 7 % 20)).unwrap();
     unsafe {
@@ -274,7 +274,7 @@ unsafe fn many() {
     }
 }
 
-/// A payload is counted in the place of the one before, up to a user's limit.
+/// A new payload counts in place of the old one, up to the user's limit.
 unsafe fn renewed() {
     let payload = [b'x'; 12_000];
     unsafe {
@@ -293,7 +293,7 @@ unsafe fn renewed() {
     }
 }
 
-/// What /proc shows of keys, without their numbers and how many hold them.
+/// /proc/keys, without serial numbers and usage counts.
 unsafe fn listed() {
     let ring = unsafe { control(0, -2, 1, 0, 0) };
     tell_key("ring", ring);
@@ -307,7 +307,7 @@ unsafe fn listed() {
     let keys = std::fs::read_to_string("/proc/keys").unwrap_or_default();
     let known = |line: &str| Some(format!("{} {}", line.get(9..16)?, line.get(23..)?));
     let listed = keys.lines().filter(|line| line.contains("listed"));
-    // They come by their numbers, which are random.
+    // They are sorted by their serial numbers, which are random.
     let mut listed: Vec<_> = listed.filter_map(known).collect();
     listed.sort();
     listed.iter().for_each(|line| println!("{line}"));
@@ -330,7 +330,7 @@ unsafe fn request(kind: *const c_char, name: *const c_char, ring: i32) -> c_long
     unsafe { libc::syscall(libc::SYS_request_key, kind, name, none, ring) }
 }
 
-/// The error, or that there was none: numbers of keys differ.
+/// Prints the error, or success: serial numbers differ.
 fn tell_key(what: &str, key: c_long) {
     match key {
         1.. => println!("{what}: a key"),
@@ -582,7 +582,7 @@ unsafe fn links() {
     }
 }
 
-/// A key that somebody was asked for, and nobody had.
+/// A negative key, after a request that nobody could satisfy.
 unsafe fn negative() {
     unsafe {
         let (kind, name, callout) = (c"user".as_ptr(), c"nothing".as_ptr(), c"callout".as_ptr());

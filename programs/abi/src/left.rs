@@ -1,4 +1,4 @@
-//! The lists of connections that ended, and data received after its receiver is gone.
+//! The tables of closing connections, and data received after its receiver has closed.
 
 use std::fs;
 use std::io::Write;
@@ -18,19 +18,19 @@ pub fn run() {
     listed("127.0.0.1", AF_INET);
     listed("::1", AF_INET6);
     mapped();
-    // SAFETY: every pointer passed is that of a live value, or not to be used.
+    // SAFETY: every pointer passed is to a live value, or not to be used.
     unsafe {
         discarded();
         filtered();
     }
 }
 
-/// What a table says of the end with these ports, its own first, without what differs from run to
-/// run.
+/// Prints the table's entry for the end with these ports, its own first, without columns that
+/// differ from run to run.
 fn show(what: &str, family: c_int, ports: [u16; 2]) {
     let name = if family == AF_INET { "tcp" } else { "tcp6" };
     let table = fs::read_to_string(format!("/proc/net/{name}")).unwrap_or_default();
-    // Ends of earlier connections may wait at the same port.
+    // Earlier connections may be in TIME_WAIT at the same port.
     let [own, peer] = ports.map(|port| format!(":{port:04X}"));
     let (mut lines, mut state, mut waits) = (0, 0, false);
     for line in table.lines().skip(1) {
@@ -67,16 +67,15 @@ fn show(what: &str, family: c_int, ports: [u16; 2]) {
     }
     for states in [u32::MAX, 1 << 6, 1 << 5, 1 << 1] {
         let expected = (states >> state & 1 != 0 && lines > 0).then_some((state, waits));
-        // SAFETY: as `diag` says.
+        // SAFETY: `diag` takes only numbers.
         if unsafe { !diag(family, states, ports, expected) } {
             println!("  told otherwise by netlink for states {states:x}");
         }
     }
 }
 
-/// Whether the sockets in some states that NETLINK_SOCK_DIAG tells of have one of these ports as
-/// expected: its state, and whether it waits without a socket. Linux has a module for that, which
-/// may not be there.
+/// Whether NETLINK_SOCK_DIAG reports an end with these ports as expected: its state, and whether it
+/// is a TIME_WAIT socket. Linux has a module for this, which may be absent.
 unsafe fn diag(family: c_int, states: u32, ports: [u16; 2], expected: Option<(u32, bool)>) -> bool {
     unsafe {
         let socket = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW, 4);
@@ -138,7 +137,7 @@ fn listed(address: &str, family: c_int) {
     drop(other);
     settle();
     show("both", family, [own, port]);
-    // One whose socket is still there.
+    // An end whose socket is still open.
     let client = TcpStream::connect((address, port)).expect("a connection");
     let own = client.local_addr().expect("an address").port();
     let (other, _) = server.accept().expect("a connection");
@@ -151,7 +150,7 @@ fn listed(address: &str, family: c_int) {
     drop(client);
     settle();
     show("gone", family, [own, port]);
-    // The end that ended last is not waited for.
+    // The end that closes last does not go to TIME_WAIT.
     let client = TcpStream::connect((address, port)).expect("a connection");
     let own = client.local_addr().expect("an address").port();
     let (other, _) = server.accept().expect("a connection");
@@ -162,7 +161,7 @@ fn listed(address: &str, family: c_int) {
     show("the last", family, [own, port]);
 }
 
-/// An IPv4 connection of an IPv6 socket is listed as one of IPv6.
+/// An IPv4 connection of an IPv6 socket is listed in tcp6.
 fn mapped() {
     let server = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let port = server.local_addr().expect("an address").port();
@@ -176,7 +175,7 @@ fn mapped() {
     show("mapped", AF_INET6, [own, port]);
 }
 
-/// Bytes that TCP receives for nobody.
+/// Bytes that arrive for a closed socket.
 unsafe fn discarded() {
     unsafe {
         let server = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
@@ -229,7 +228,7 @@ unsafe fn discarded() {
     }
 }
 
-/// Which messages of netlink a filter lets through.
+/// The netlink messages that a socket filter passes.
 unsafe fn filtered() {
     unsafe {
         let socket = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW, 0);
@@ -252,7 +251,7 @@ unsafe fn filtered() {
         ask(socket);
         attach(&[(6, 0, 0, 0)]);
         ask(socket);
-        // The kind is that of an acknowledgement.
+        // Passes only acknowledgements, by the message type.
         attach(&[
             (0x28, 0, 0, 4),
             (0x15, 0, 1, 0x0200),
@@ -262,7 +261,7 @@ unsafe fn filtered() {
         ask(socket);
         attach(&[(6, 0, 0, 20)]);
         ask(socket);
-        // What is beside the message: the protocol, and the interface, which there is none of.
+        // Ancillary data of the message: the protocol, and the interface, which does not exist.
         attach(&[
             (0x28, 0, 0, (-0x1000i32) as u32),
             (0x15, 0, 1, 0),
@@ -287,8 +286,8 @@ unsafe fn filtered() {
     }
 }
 
-/// Asks for the one interface (RTM_GETLINK), and for an acknowledgement; the kinds of what comes
-/// and, where that was cut off, the lengths.
+/// Requests the interface (RTM_GETLINK) with an acknowledgement; prints the types of the messages
+/// and the lengths of truncated ones.
 unsafe fn ask(socket: c_int) {
     unsafe {
         let mut request = [0u8; 32];

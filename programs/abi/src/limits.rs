@@ -1,4 +1,4 @@
-//! Limits that are enforced (locked memory, CPU time, queued signals), and memory that is locked.
+//! Enforced limits (locked memory, CPU time, queued signals), and locked memory.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::{mem, ptr};
@@ -15,8 +15,8 @@ const USER: u32 = 1234;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind, and every mapping
-    // outlives its use.
+    // SAFETY: every pointer passed is to a live value of the right type, and every mapping outlives
+    // its use.
     unsafe {
         locked();
         advice();
@@ -29,7 +29,7 @@ pub fn run() {
     }
 }
 
-/// As many descriptors as there may be, far apart; a child has them too.
+/// Descriptors up to the highest possible number, far apart; a child has them too.
 unsafe fn many_descriptors() {
     const MOST: c_int = 1 << 20;
     unsafe {
@@ -39,7 +39,7 @@ unsafe fn many_descriptors() {
         };
         tell("limit", libc::setrlimit(libc::RLIMIT_NOFILE, &limit));
         let is_open = |fd| libc::fcntl(fd, libc::F_GETFD);
-        // More than Stile allocates in one piece; several in one of its parts.
+        // Farther apart than Stile allocates in one piece, and several in one piece.
         let places = [65_535, 65_536, 65_600, 131_071, 262_144, 700_000, MOST - 1];
         for fd in places {
             println!("dup to {fd}: {}", libc::dup2(0, fd) == fd);
@@ -65,7 +65,7 @@ unsafe fn many_descriptors() {
         };
         tell_end("child", in_child(child));
         tell("still open", is_open(MOST - 1));
-        // Enough that no lock is held while all are copied.
+        // So many that no lock is held while all are copied.
         for _ in 0..5000 {
             libc::dup(0);
         }
@@ -85,7 +85,7 @@ unsafe fn many_descriptors() {
 
 unsafe fn map(pages: usize, flags: c_int) -> *mut c_void {
     let (rights, flags) = (PROT_READ | PROT_WRITE, MAP_ANONYMOUS | flags);
-    // The C libraries tell their own errors.
+    // C libraries return their own errors.
     let at = unsafe { libc::syscall(libc::SYS_mmap, 0, pages * PAGE, rights, flags, -1, 0) };
     ptr::with_exposed_provenance_mut(at as usize)
 }
@@ -202,9 +202,9 @@ unsafe fn cpu_time() {
     extern "C" fn warned(_: c_int) {
         static IS_WARNED: AtomicBool = AtomicBool::new(false);
         let text = b"warned\n";
-        // It comes every second.
+        // The signal repeats each second.
         if !IS_WARNED.swap(true, Relaxed) {
-            // SAFETY: pointer and length are the text's.
+            // SAFETY: pointer and length are of the text.
             unsafe { libc::write(1, text.as_ptr().cast(), text.len()) };
         }
     }
@@ -212,7 +212,7 @@ unsafe fn cpu_time() {
         let status = in_child(|| {
             libc::signal(libc::SIGXCPU, warned as *const () as usize);
             limit(libc::RLIMIT_CPU as u32, 1, 5);
-            // A child has the same limit, and its own time.
+            // A child has the same limit, and its own CPU time.
             let status = in_child(|| {
                 loop {
                     std::hint::spin_loop();
@@ -304,7 +304,7 @@ unsafe fn replaced() {
     tell_end("RLIMIT_DATA", data);
 }
 
-/// What open(2) looks at before it looks for a free descriptor, and after.
+/// Errors that open(2) reports before the lack of a free descriptor, and after it.
 unsafe fn descriptors() {
     let status = in_child(|| unsafe {
         let open = |what: &str, path: *const libc::c_char, flags: c_int| {

@@ -1,5 +1,5 @@
-//! The properties that an accepted socket inherits from the listening one; and the inodes of
-//! sockets: their owners and permissions, and those of a socket's name in the file system.
+//! The properties that an accepted socket inherits from the listener; and the inodes of sockets:
+//! their owners and permissions, and those of a socket's path.
 
 use std::{mem, ptr};
 
@@ -14,7 +14,7 @@ use crate::{error, in_child, path, tell, tell_end};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         for family in [AF_UNIX, AF_INET, AF_INET6] {
             inherited(family);
@@ -25,7 +25,7 @@ pub fn run() {
     }
 }
 
-/// Options of SOL_SOCKET with a number that none has at first, and those with a time.
+/// Options of SOL_SOCKET with a value that differs from the default, and options with a time.
 const NUMBERS: [(c_int, c_int); 23] = [
     (1, 1),
     (2, 1),
@@ -53,7 +53,7 @@ const NUMBERS: [(c_int, c_int); 23] = [
 ];
 const TIMES: [c_int; 2] = [20, 21];
 
-/// A listener of the family, and the name that others connect to.
+/// A listener of the family, and its address.
 unsafe fn listener(family: c_int) -> (c_int, libc::sockaddr_un, u32) {
     unsafe {
         let server = libc::socket(family, SOCK_STREAM, 0);
@@ -72,7 +72,7 @@ unsafe fn listener(family: c_int) -> (c_int, libc::sockaddr_un, u32) {
     }
 }
 
-/// The other end of a new connection.
+/// Connects a socket; returns the accepted end.
 unsafe fn connect(family: c_int, server: c_int, name: &libc::sockaddr_un, length: u32) -> c_int {
     unsafe {
         let client = libc::socket(family, SOCK_STREAM, 0);
@@ -121,7 +121,7 @@ unsafe fn inherited(family: c_int) {
     }
 }
 
-/// What TCP judges a network by, by name.
+/// The congestion control algorithm, by name.
 unsafe fn congestion() {
     unsafe {
         let named = |file| {
@@ -166,7 +166,7 @@ unsafe fn tell_inode(what: &str, file: c_int) {
     }
 }
 
-/// fchmod(2) and fchown(2) of sockets, and what bind(2) makes of them.
+/// fchmod(2) and fchown(2) of sockets, and the mode of the inode that bind(2) creates.
 unsafe fn inodes() {
     unsafe {
         for (at, mode) in [0o600, 0o777, 0o4755, 0].into_iter().enumerate() {
@@ -191,7 +191,8 @@ unsafe fn inodes() {
     }
 }
 
-/// A socket is whose accepted it, not whose connected; and an ordinary user changes only their own.
+/// A socket belongs to the process that accepted it, not to the one that connected; and an ordinary
+/// user changes only their own.
 unsafe fn owners() {
     unsafe {
         let (server, address, length) = listener(AF_UNIX);

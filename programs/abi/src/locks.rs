@@ -1,5 +1,5 @@
-//! Record locks of several ranges: how they merge, split and are reported, and which requests are
-//! refused. Leases, and the signals that files send.
+//! Record locks on several ranges: how they merge, split and are reported, and the requests that
+//! are refused. Leases, and signals about files.
 
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -9,7 +9,7 @@ use libc::{F_RDLCK, F_UNLCK, F_WRLCK, O_CREAT, O_RDWR, c_int};
 use crate::{in_child, path, tell, tell_end};
 
 fn lock(kind: c_int, start: i64, len: i64) -> libc::flock {
-    // SAFETY: all zeros are a lock.
+    // SAFETY: all zeroes is a valid lock.
     let mut lock: libc::flock = unsafe { mem::zeroed() };
     lock.l_type = kind as _;
     lock.l_whence = libc::SEEK_SET as _;
@@ -19,21 +19,21 @@ fn lock(kind: c_int, start: i64, len: i64) -> libc::flock {
 
 fn set(file: c_int, kind: c_int, start: i64, len: i64) {
     let lock = lock(kind, start, len);
-    // SAFETY: the lock lives as long as the call.
+    // SAFETY: the lock outlives the call.
     let result = unsafe { libc::fcntl(file, libc::F_SETLK, &lock) };
     if result != 0 {
         tell("lock", result);
     }
 }
 
-/// Prints what another process sees of the locks, from the start on, range by range.
+/// Prints the locks that another process sees, from the start on, range by range.
 fn seen_by_another(what: &str, file: c_int) {
     let status = in_child(|| {
         let mut from = 0;
         let mut said = String::new();
         loop {
             let mut asked = lock(F_WRLCK, from, 0);
-            // SAFETY: the lock lives as long as the call.
+            // SAFETY: the lock outlives the call.
             unsafe { libc::fcntl(file, libc::F_GETLK, &mut asked) };
             if asked.l_type as c_int == F_UNLCK {
                 break;
@@ -58,7 +58,7 @@ fn seen_by_another(what: &str, file: c_int) {
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     let file = unsafe { libc::open(path(c"locks"), O_RDWR | O_CREAT, 0o644) };
     set(file, F_WRLCK, 10, 5);
     set(file, F_WRLCK, 1, 5);
@@ -89,19 +89,18 @@ pub fn run() {
     told_of_room();
 }
 
-/// Several threads take the same lock again and again, each by its own open file: none is
-/// forgotten.
+/// Several threads repeatedly take the same lock, each by its own open file: none waits for ever.
 fn contended() {
     const THREADS: usize = 4;
     const ROUNDS: usize = 1000;
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let work = || {
-        // SAFETY: the path is NUL-terminated, and the lock lives as long as the calls.
+        // SAFETY: the path is NUL-terminated, and the lock outlives the calls.
         unsafe {
             let file = libc::open(path(c"locks"), O_RDWR);
             for _ in 0..ROUNDS {
                 libc::fcntl(file, libc::F_OFD_SETLKW, &lock(F_WRLCK, 0, 1));
-                // Nobody comes between.
+                // The lock excludes other threads here.
                 let count = COUNT.load(Relaxed);
                 std::hint::spin_loop();
                 COUNT.store(count + 1, Relaxed);
@@ -114,11 +113,11 @@ fn contended() {
     println!("locked {} times", COUNT.load(Relaxed));
 }
 
-/// Many locks are listed, and become one: nobody comes between.
+/// Many locks are listed, and then replaced by a single one, atomically.
 fn many(file: c_int) {
     const COUNT: i64 = 2000;
     (0..COUNT).for_each(|place| set(file, F_WRLCK, 2 * place, 1));
-    // SAFETY: every pointer passed is that of a live value of the right kind; the child ends by
+    // SAFETY: every pointer passed is to a live value of the right type; the child ends by
     // _exit.
     unsafe {
         let mut stat: libc::stat = mem::zeroed();
@@ -132,7 +131,7 @@ fn many(file: c_int) {
         let other = libc::fork();
         if other == 0 {
             libc::write(ends[1], c"x".as_ptr().cast(), 1);
-            // Above all that there are: free until the one lock is taken.
+            // A place above all locks: it is free until the single lock is taken.
             let wanted = lock(F_WRLCK, 2 * COUNT, 1);
             while libc::fcntl(file, libc::F_SETLK, &wanted) == 0 {
                 libc::fcntl(file, libc::F_SETLK, &lock(F_UNLCK, 2 * COUNT, 1));
@@ -151,9 +150,9 @@ fn many(file: c_int) {
     set(file, F_UNLCK, 0, 0);
 }
 
-/// F_OFD_GETLK with F_UNLCK reports what the open file itself holds.
+/// F_OFD_GETLK with F_UNLCK reports the locks of the open file itself.
 fn held_by_itself(file: c_int) {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     let ask = |what: &str, command, first, len| unsafe {
         let mut asked = lock(F_UNLCK, first, len);
         tell(what, libc::fcntl(file, command, &mut asked));
@@ -176,9 +175,9 @@ fn held_by_itself(file: c_int) {
     }
 }
 
-/// flock gives up the lock of the other kind before it takes or awaits one.
+/// flock releases the lock of the other type before it takes or waits for one.
 fn exchanged() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         let files = [0; 3].map(|_| libc::open(path(c"locks"), O_RDWR));
         let now = |what: &str, file: c_int, operation| {
@@ -209,10 +208,10 @@ fn exchanged() {
     }
 }
 
-/// The descriptor is closed while a thread waits for a lock by it: the lock is given up at once.
+/// A descriptor is closed while a thread waits for a lock by it: the lock is released at once.
 fn closed() {
     const AT: i64 = 200;
-    // SAFETY: every pointer passed is that of a live value of the right kind; children end by
+    // SAFETY: every pointer passed is to a live value of the right type; children end by
     // _exit.
     unsafe {
         let file = libc::open(path(c"locks"), O_RDWR);
@@ -236,7 +235,7 @@ fn closed() {
         };
         std::thread::scope(|scope| {
             scope.spawn(wait);
-            // For the thread to wait. If it does not yet, it finds no descriptor.
+            // Gives the thread time to wait. If it does not wait yet, it finds no descriptor.
             libc::usleep(100_000);
             libc::close(file);
             libc::kill(holder, libc::SIGKILL);
@@ -255,12 +254,13 @@ fn closed() {
     }
 }
 
-/// A waiter that got its lock but has not run yet waits for nobody: waiting for it is no deadlock.
+/// A waiter that has got its lock but has not run yet waits for nobody, so waiting for it is no
+/// deadlock.
 fn circles(file: c_int) {
     const ROUNDS: usize = 100;
     let mut done = 0;
     for _ in 0..ROUNDS {
-        // SAFETY: every pointer passed is that of a live value of the right kind; the child ends by
+        // SAFETY: every pointer passed is to a live value of the right type; the child ends by
         // _exit.
         unsafe {
             let mut ends = [0; 2];
@@ -293,7 +293,7 @@ fn circles(file: c_int) {
 }
 
 fn refused(file: c_int) {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         let mut odd = lock(F_UNLCK, 0, 1);
         tell("who holds none", libc::fcntl(file, libc::F_GETLK, &mut odd));
@@ -318,22 +318,21 @@ fn refused(file: c_int) {
     }
 }
 
-/// F_SETSIG and F_GETSIG, which the crate `libc` does not have for musl.
+/// F_SETSIG and F_GETSIG, which crate `libc` lacks for musl.
 const SET_SIGNAL: c_int = 10;
 const GET_SIGNAL: c_int = 11;
-/// A real-time signal that neither C library keeps for itself.
+/// A real-time signal that neither C library reserves.
 const REAL_TIME: c_int = 35;
 
-/// The signal that [`LEASE`] had for its owner.
+/// The last signal about [`LEASE`].
 static SIGNAL: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
-/// A file that holds a lease.
+/// The file with a lease.
 static LEASE: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(-1);
 
 extern "C" fn give_back(signal: c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     let relaxed = std::sync::atomic::Ordering::Relaxed;
     let file = LEASE.load(relaxed);
-    // SAFETY: the kernel passes a whole siginfo, whose second word is the descriptor with such a
-    // code.
+    // SAFETY: the kernel passes a complete siginfo, which holds the descriptor for such a code.
     unsafe {
         let told = signal != libc::SIGIO && (&raw const *info).cast::<i32>().add(6).read() == file;
         SIGNAL.store(if told { -signal } else { signal }, relaxed);
@@ -341,9 +340,9 @@ extern "C" fn give_back(signal: c_int, info: *mut libc::siginfo_t, _: *mut libc:
     }
 }
 
-/// An open for writing asks all leases back before it waits for the first.
+/// An open for writing breaks all leases before it waits for the first.
 fn several() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     let asked = || unsafe {
         libc::signal(libc::SIGIO, libc::SIG_IGN);
         let readers = [0; 2].map(|_| libc::open(path(c"leased"), libc::O_RDONLY));
@@ -360,10 +359,10 @@ fn several() {
     in_child(asked);
 }
 
-/// Leases: who may have one, and the effect of an open by another process.
+/// Leases: the conditions to take one, and the effect of an open by another process.
 fn leases() {
     let relaxed = std::sync::atomic::Ordering::Relaxed;
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         action.sa_sigaction = give_back as *const () as usize;
@@ -410,10 +409,10 @@ fn leases() {
     }
 }
 
-/// Signals when there is something to read, and their receivers.
+/// Signals for data to read, and their receivers.
 fn told_of_data() {
     let relaxed = std::sync::atomic::Ordering::Relaxed;
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         let mut ends = [0; 2];
         libc::pipe(ends.as_mut_ptr());
@@ -445,11 +444,11 @@ fn told_of_data() {
     }
 }
 
-/// Signals of a socket: room is signalled only to a writer that lacked it.
+/// Signals about a socket: room is signalled only to a writer that lacked it.
 fn told_of_room() {
     let relaxed = std::sync::atomic::Ordering::Relaxed;
     for kind in [libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {
-        // SAFETY: every pointer passed is that of a live value of the right kind.
+        // SAFETY: every pointer passed is to a live value of the right type.
         unsafe {
             let mut ends = [0; 2];
             libc::socketpair(

@@ -1,4 +1,4 @@
-//! The kernel's log: /dev/kmsg, syslog(2), and who may read it.
+//! The kernel log: /dev/kmsg, syslog(2), and permission to read it.
 
 use std::fs;
 use std::ptr;
@@ -11,9 +11,9 @@ use crate::{error, in_child, path, pipes::ready, tell, tell_end, tell_ok};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
-        // Nothing of this is for the console.
+        // Nothing here should appear on the console.
         tell("console off", libc::klogctl(6, ptr::null_mut(), 0));
         records();
         text();
@@ -40,7 +40,7 @@ unsafe fn say(what: &str, text: &[u8]) {
     }
 }
 
-/// Reads a record: its priority and its text, for the rest differs from run to run.
+/// Reads a record: prints its priority and its text; the rest differs from run to run.
 unsafe fn record(what: &str, log: c_int, room: usize) {
     let mut bytes = [0u8; 4096];
     let count = unsafe { libc::read(log, bytes.as_mut_ptr().cast(), room) };
@@ -92,7 +92,7 @@ unsafe fn records() {
     }
 }
 
-/// Everything that syslog(2) gives by a command.
+/// The whole result of a syslog(2) command.
 unsafe fn all(command: c_int, room: usize) -> Result<String, &'static str> {
     let mut bytes = vec![0u8; room];
     match unsafe { libc::klogctl(command, bytes.as_mut_ptr().cast(), room as c_int) } {
@@ -148,7 +148,7 @@ unsafe fn text() {
     }
 }
 
-/// The log as an unprivileged user sees it, for both values of dmesg_restrict.
+/// The log as an unprivileged user sees it, with both values of dmesg_restrict.
 unsafe fn rights() {
     let restrict = |value: &str| fs::write("/proc/sys/kernel/dmesg_restrict", value).is_ok();
     let before = fs::read_to_string("/proc/sys/kernel/dmesg_restrict").unwrap_or_default();
@@ -172,7 +172,7 @@ unsafe fn rights() {
     restrict(before.trim());
 }
 
-/// A reader at the end waits for more.
+/// A reader at the end of the log waits.
 unsafe fn waiting() {
     unsafe {
         let log = open(O_RDONLY);
@@ -193,7 +193,7 @@ unsafe fn waiting() {
     }
 }
 
-/// The levels of the console.
+/// Console log levels.
 unsafe fn levels() {
     let levels = || {
         let levels = fs::read_to_string("/proc/sys/kernel/printk").unwrap_or_default();

@@ -7,7 +7,7 @@ use libc::{PROT_READ, PROT_WRITE, c_int, c_void};
 
 use crate::{in_child, tell_end, tell_ok};
 
-/// The lowest address that everybody may map.
+/// The lowest address that unprivileged programs may map.
 const LEAST: &str = "/proc/sys/vm/mmap_min_addr";
 const PAGE: usize = 4096;
 const USER: u32 = 1000;
@@ -22,7 +22,7 @@ pub fn run() {
     println!("restored: {:?}", fs::write(LEAST, before.trim()).is_ok());
     tell_end("root's page 0", in_child(page_zero));
     let user = in_child(|| {
-        // SAFETY: touches no memory.
+        // SAFETY: the call accesses no memory.
         unsafe { libc::setresuid(USER, USER, USER) };
         page_zero();
     });
@@ -35,25 +35,25 @@ fn everybody() {
     println!("least: {}", least.trim());
     tell_end("root", in_child(places));
     let user = in_child(|| {
-        // SAFETY: touches no memory.
+        // SAFETY: the call accesses no memory.
         unsafe { libc::setresuid(USER, USER, USER) };
         places();
     });
     tell_end("user", user);
 }
 
-/// A program that begins with MMAP_PAGE_ZERO.
+/// Executes a program with MMAP_PAGE_ZERO.
 fn page_zero() {
     const MMAP_PAGE_ZERO: libc::c_ulong = 0x10_0000;
     let words = [c"abi".as_ptr(), c"low".as_ptr(), c"0".as_ptr(), ptr::null()];
-    // SAFETY: both arrays end with null.
+    // SAFETY: both arrays end with a null pointer.
     unsafe {
         libc::personality(MMAP_PAGE_ZERO);
         libc::execve(c"/proc/self/exe".as_ptr(), words.as_ptr(), &ptr::null());
     }
 }
 
-/// Tells what such a program has at address 0.
+/// The executed program: prints what it has at address 0.
 pub fn after_exec() {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let first = maps.lines().next().unwrap_or_default();
@@ -69,7 +69,7 @@ pub fn after_exec() {
 
 fn map(at: usize, flags: c_int) -> *mut c_void {
     let (rights, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags);
-    // SAFETY: nothing of the program is so low.
+    // SAFETY: no part of the program is at such a low address.
     let at = unsafe { libc::syscall(libc::SYS_mmap, at, PAGE, rights, flags, -1, 0) };
     ptr::with_exposed_provenance_mut(at as usize)
 }

@@ -1,6 +1,6 @@
-//! System calls at their edges: errors, partial transfers, signals, mappings.
+//! Edge cases of system calls: errors, partial transfers, signals, mappings.
 //!
-//! Each part prints lines that are the same on any kernel that behaves as Linux does. The tests
+//! Each part prints lines that are the same on any kernel that behaves like Linux. The tests
 //! compare them with Linux's.
 
 #[cfg(target_arch = "aarch64")]
@@ -322,24 +322,24 @@ fn main() {
     }
 }
 
-/// An argument that is a number, or 0.
+/// An argument as a number, 0 if there is none.
 fn number(at: usize) -> u64 {
     let argument = std::env::args().nth(at);
     argument.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// Tells why the programs named cannot be executed.
+/// Prints why the named programs cannot be executed.
 fn exec() {
     for path in std::env::args().skip(2) {
         let path = std::ffi::CString::new(path).expect("an argument has no zero");
         let none = [std::ptr::null()];
-        // SAFETY: both arrays end with null.
+        // SAFETY: both arrays end with a null pointer.
         let result = unsafe { libc::execve(path.as_ptr(), none.as_ptr(), none.as_ptr()) };
         tell(path.to_str().unwrap_or_default(), result);
     }
 }
 
-/// Prints what a call came to: its value, or the error's name.
+/// Prints the result of a call: its value, or the error's name.
 fn tell(what: &str, result: impl Into<i64>) {
     match result.into() {
         -1 => println!("{what}: {}", error()),
@@ -347,7 +347,7 @@ fn tell(what: &str, result: impl Into<i64>) {
     }
 }
 
-/// Prints whether a call succeeded, where its value differs from run to run.
+/// Prints whether a call succeeded; for values that differ from run to run.
 fn tell_ok(what: &str, ok: bool) {
     if ok {
         println!("{what}: ok")
@@ -356,7 +356,7 @@ fn tell_ok(what: &str, ok: bool) {
     }
 }
 
-/// The last error, by name.
+/// The name of the last error.
 fn error() -> &'static str {
     match std::io::Error::last_os_error().raw_os_error().unwrap_or(0) {
         libc::EPERM => "EPERM",
@@ -431,10 +431,10 @@ fn error() -> &'static str {
     }
 }
 
-/// Makes a child that waits until it is killed.
+/// Starts a child that waits until it is killed.
 ///
 /// # Safety
-/// As for fork(2): other threads of the caller are not in the child.
+/// As for fork(2): the child does not have the caller's other threads.
 unsafe fn sleeper() -> i32 {
     unsafe {
         let child = libc::fork();
@@ -447,9 +447,9 @@ unsafe fn sleeper() -> i32 {
     }
 }
 
-/// Runs `work` in a child: its wait status.
+/// Runs `work` in a child; returns its wait status.
 fn in_child(work: impl FnOnce()) -> i32 {
-    // SAFETY: the program has one thread here, so the child may go on as the parent would.
+    // SAFETY: the program has one thread here, so the child may continue as the parent would.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -471,17 +471,17 @@ fn tell_end(what: &str, status: i32) {
     }
 }
 
-/// Reads a byte, whatever comes of it.
+/// Reads a byte, whatever happens.
 ///
 /// # Safety
 ///
-/// The byte is mapped, or its fault is awaited.
+/// The byte is mapped, or a fault is expected.
 unsafe fn touch(address: *const u8) {
-    // SAFETY: as the caller promises.
+    // SAFETY: as the caller guarantees.
     let _ = unsafe { address.read_volatile() };
 }
 
-/// KiB of the mapping at `start` that smaps counts as `kind`.
+/// The KiB of the mapping at `start` that smaps counts as `kind`.
 fn smaps(start: *mut u8, kind: &str) -> String {
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     let head = format!("{:08x}-", start as usize);
@@ -490,7 +490,7 @@ fn smaps(start: *mut u8, kind: &str) -> String {
     line.unwrap_or("nowhere").trim().to_owned()
 }
 
-/// A path for calls.
+/// A path as a pointer for system calls.
 fn path(text: &'static CStr) -> *const libc::c_char {
     text.as_ptr()
 }

@@ -1,4 +1,4 @@
-//! Mappings: creating, splitting, moving, dropping and sharing them, and refusals.
+//! Mappings: creating, splitting, moving, discarding and sharing them, and refusals.
 
 use std::ptr;
 
@@ -14,21 +14,20 @@ const PAGE: usize = 4096;
 const BOTH: c_int = PROT_READ | PROT_WRITE;
 const PRIVATE: c_int = MAP_PRIVATE | MAP_ANONYMOUS;
 
-/// Maps anonymous memory anywhere.
+/// Maps anonymous memory at any address.
 fn map(pages: usize, flags: c_int) -> *mut u8 {
     // SAFETY: a new mapping touches no memory in use.
     unsafe { mmap(ptr::null_mut(), pages * PAGE, BOTH, flags, -1, 0).cast() }
 }
 
-/// Tells of a mapping whose address differs from run to run.
+/// Prints the result of a mapping, without its address, which differs from run to run.
 fn tell_map(what: &str, address: *mut c_void) {
     tell_ok(what, address != MAP_FAILED);
 }
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every address used is one that was just mapped, and what is meant to fault does so in
-    // a child.
+    // SAFETY: every address used was just mapped, and accesses that fault are in a child.
     unsafe {
         refusals();
         validated();
@@ -42,8 +41,8 @@ pub fn run() {
     }
 }
 
-/// A thread that ends leaves the memory alone that the others have, also where that has many tables
-/// and they all sleep.
+/// The end of a thread leaves memory of the others alone, even if that has many page tables and all
+/// of them sleep.
 unsafe fn beside_a_thread() {
     const APART: usize = 512;
     const TOUCHED: usize = 300;
@@ -120,14 +119,14 @@ unsafe fn refusals() {
     }
 }
 
-/// MAP_SHARED_VALIDATE with each other flag, of a file.
+/// MAP_SHARED_VALIDATE of a file with each other flag.
 unsafe fn validated() {
     unsafe {
         let file = libc::memfd_create(c"validated".as_ptr(), 0);
         libc::ftruncate(file, PAGE as i64);
         for bit in 3..31 {
             let kind = libc::MAP_SHARED_VALIDATE | 1 << bit;
-            // Nothing is there for those that take the address as it is.
+            // A free address, for flags that take it as fixed.
             let place = map(1, PRIVATE);
             munmap(place.cast(), PAGE);
             tell_map(

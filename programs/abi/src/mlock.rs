@@ -1,4 +1,4 @@
-//! Locked memory, how it is counted, and what the limits on memory count.
+//! Locked memory, how it is counted, and the memory that limits count.
 
 use std::{fs, ptr};
 
@@ -35,19 +35,19 @@ pub fn run() {
     ];
     for (what, part) in parts {
         println!("{what}:");
-        // SAFETY: every pointer passed is that of a live value or mapping.
+        // SAFETY: every pointer passed is to a live value or mapping.
         tell_end("end", in_child(|| unsafe { part() }));
     }
 }
 
 unsafe fn map(pages: usize, rights: c_int, flags: c_int) -> *mut c_void {
     let flags = MAP_ANONYMOUS | flags;
-    // The C libraries tell their own errors.
+    // C libraries return their own errors.
     let at = unsafe { libc::syscall(libc::SYS_mmap, 0, pages * PAGE, rights, flags, -1, 0) };
     ptr::with_exposed_provenance_mut(at as usize)
 }
 
-/// KiB that /proc/self/status says of `name`.
+/// The value in KiB of `name` in /proc/self/status.
 fn status(name: &str) -> i64 {
     let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -55,7 +55,7 @@ fn status(name: &str) -> i64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(-1)
 }
 
-/// Prints how many pages are present, of 32 or fewer.
+/// Prints the number of present pages, of up to 32.
 unsafe fn present(what: &str, at: *mut c_void, pages: usize) {
     let mut answer = [0u8; 32];
     unsafe { libc::mincore(at, pages * PAGE, answer.as_mut_ptr()) };
@@ -151,7 +151,7 @@ unsafe fn on_fault() {
     }
 }
 
-/// Moves the end of the heap; how many pages of what is new are present, or that it did not move.
+/// Grows the heap; prints how many of the new pages are present, or that it did not move.
 unsafe fn brk(what: &str, pages: usize) {
     unsafe {
         let old = libc::syscall(libc::SYS_brk, 0) as usize;
@@ -215,7 +215,7 @@ unsafe fn become_user() {
     unsafe { libc::setresuid(USER, USER, USER) };
 }
 
-/// Attaches a segment of 16 pages at `address`, with `flags`.
+/// Attaches a segment of 16 pages at `address` with `flags`.
 unsafe fn attach(what: &str, address: *mut c_void, flags: c_int) -> *mut c_void {
     unsafe {
         let segment = libc::shmget(libc::IPC_PRIVATE, 16 * PAGE, 0o600);
@@ -230,7 +230,7 @@ unsafe fn attach(what: &str, address: *mut c_void, flags: c_int) -> *mut c_void 
     }
 }
 
-/// The ring of asynchronous I/O has to fit in with what is locked, but is not.
+/// The ring of an aio context must fit into the limit on locked memory, but is not locked.
 unsafe fn ring() {
     unsafe {
         limit(libc::RLIMIT_MEMLOCK as u32, 16 * PAGE);
@@ -245,7 +245,7 @@ unsafe fn ring() {
     }
 }
 
-/// Shared memory that is attached is a new mapping like others.
+/// An attached segment is a new mapping like others.
 unsafe fn segments() {
     unsafe {
         let nowhere = ptr::null_mut();
@@ -255,7 +255,7 @@ unsafe fn segments() {
         libc::shmdt(attach("to be read", nowhere, libc::SHM_RDONLY));
         let first = attach("first", nowhere, 0);
         attach("in its place", first, libc::SHM_REMAP);
-        // Some are left for what the program itself takes.
+        // Leaves some pages for the program itself.
         limit(libc::RLIMIT_MEMLOCK as u32, 28 * PAGE);
         become_user();
         attach("at the limit", nowhere, 0);
@@ -292,7 +292,7 @@ unsafe fn limited() {
     }
 }
 
-/// A stack that is locked grows as far as may be locked.
+/// A locked stack grows up to the limit on locked memory.
 unsafe fn grown() {
     unsafe {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN | libc::MAP_FIXED_NOREPLACE;
@@ -376,12 +376,12 @@ unsafe fn data() {
     }
 }
 
-/// What /proc/meminfo tells of locked pages. Linux folds its counts in after a while.
+/// The count of locked pages in /proc/meminfo. Linux folds in per-CPU counts after a while.
 unsafe fn counted() {
     const PAGES: usize = 2048;
     let near = |wanted: i64| {
         (0..500).any(|_| {
-            // SAFETY: it only waits.
+            // SAFETY: the call only waits.
             unsafe { libc::usleep(20_000) };
             (machine("Mlocked:") - wanted).abs() < 1024
         })
@@ -397,7 +397,7 @@ unsafe fn counted() {
     }
 }
 
-/// KiB that /proc/meminfo tells.
+/// The value in KiB of a line of /proc/meminfo.
 fn machine(name: &str) -> i64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name));

@@ -1,5 +1,5 @@
-//! Settings of a process, of a thread and of an open file: which of these each belongs to, and that
-//! two threads that change different ones at once lose none.
+//! Settings that belong to a process, to a thread or to an open file; and two threads that change
+//! different ones at once, without losing a change.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::{ptr, thread};
@@ -15,7 +15,7 @@ const PR_GET_MDWE: c_int = 66;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         tell_end("a thread's", in_child(|| of_thread()));
         tell_end("a process's", in_child(|| of_process()));
@@ -28,7 +28,7 @@ unsafe fn prctl(option: c_int, a: c_ulong, b: c_ulong) -> c_int {
     unsafe { libc::prctl(option, a, b, 0 as c_ulong, 0 as c_ulong) }
 }
 
-/// What `abi modes` tells of itself as the next program.
+/// `abi modes`, as the next program: prints its settings.
 pub fn after_exec() {
     // SAFETY: no pointer is passed.
     unsafe { shown("the next program") };
@@ -69,7 +69,7 @@ unsafe fn of_thread() {
     }
 }
 
-/// PR_SET_MDWE beside PR_SET_THP_DISABLE.
+/// PR_SET_MDWE, and at the same time PR_SET_THP_DISABLE.
 unsafe fn of_process() {
     unsafe {
         static STOPS: AtomicBool = AtomicBool::new(false);
@@ -93,7 +93,7 @@ unsafe fn of_process() {
     }
 }
 
-/// FIONBIO beside FIOASYNC.
+/// FIONBIO, and at the same time FIOASYNC.
 unsafe fn file_flags() {
     const ROUNDS: usize = 20_000;
     unsafe {
@@ -114,7 +114,7 @@ unsafe fn file_flags() {
     }
 }
 
-/// PR_SET_MM: whom it is refused, before what is refused.
+/// PR_SET_MM: missing privileges are reported before invalid arguments.
 unsafe fn memory_map() {
     unsafe {
         let set = |kind: c_ulong, a: c_ulong, b: c_ulong, c: c_ulong| {

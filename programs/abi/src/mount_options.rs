@@ -1,5 +1,4 @@
-//! Mount options: which ones each kind of file system has, how /proc/self/mounts shows them, and
-//! their effects.
+//! Mount options: those of each file system, how /proc/self/mounts shows them, and their effects.
 
 use std::ffi::{CStr, CString};
 use std::{fs, mem, ptr};
@@ -10,7 +9,7 @@ use crate::{error, in_child, tell, tell_end};
 
 /// Runs this part. The folder `at` exists.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind, and children end by
+    // SAFETY: every pointer passed is to a live value of the right type, and children end by
     // _exit.
     unsafe {
         libc::mkdir(AT.as_ptr(), 0o755);
@@ -153,7 +152,7 @@ unsafe fn listed(kind: &str, list: &str) {
     }
 }
 
-/// Sizes in percents of memory.
+/// Sizes in per cent of memory.
 unsafe fn shares() {
     unsafe {
         let blocks = |list: &str| {
@@ -225,7 +224,7 @@ unsafe fn flags() {
     }
 }
 
-/// A new terminal is whose the options say.
+/// The owner of a new terminal is set by the options.
 unsafe fn terminals() {
     unsafe {
         for list in ["", "gid=5,mode=620", "uid=3,mode=604,ptmxmode=666,max=1"] {
@@ -245,7 +244,7 @@ unsafe fn terminals() {
     }
 }
 
-/// Which processes an ordinary user sees.
+/// The processes that an ordinary user sees.
 unsafe fn processes() {
     unsafe {
         for list in [
@@ -291,7 +290,7 @@ unsafe fn processes() {
     }
 }
 
-/// Watches end with their file system.
+/// Watches end with the unmount of their file system.
 unsafe fn unmounted() {
     unsafe {
         tell("mount", mount("tmpfs", 0, ""));
@@ -305,7 +304,7 @@ unsafe fn unmounted() {
         let room = events.as_mut_ptr().cast();
         let count = libc::read(instance, room, size_of_val(&events));
         let mut found = events[..count.max(0) as usize / 16].to_vec();
-        // Which inode goes first is not said.
+        // The order of the inodes is not defined.
         found.sort_by_key(|event| event[0]);
         for [watch, mask, _, _] in found {
             println!("{watch}: {mask:x}");

@@ -1,4 +1,4 @@
-//! The effects of mount flags: which accesses update a time, and which links are followed.
+//! Effects of mount flags: the accesses that update a time, and the links that are followed.
 
 use std::ffi::CStr;
 use std::os::unix::fs::MetadataExt;
@@ -32,7 +32,7 @@ const FLAGS: &[(&str, c_ulong)] = &[
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         libc::mkdir(AT.as_ptr(), 0o755);
         for &(what, flags) in FLAGS {
@@ -58,7 +58,7 @@ pub fn run() {
     }
 }
 
-/// Mounts upon mounts, which are copied, moved and taken away with what is below them.
+/// Mounts on mounts, which are copied, moved and unmounted with the mounts below them.
 unsafe fn among_mounts() {
     let list = |what: &str| {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -128,7 +128,7 @@ unsafe fn told() {
     }
 }
 
-/// When a file was read last: never since it was made so, in a time to come, or now.
+/// When a file was last read: long ago, in the future, or now.
 fn accessed(path: &CStr) -> &'static str {
     let time = fs::symlink_metadata(path.to_str().unwrap()).map(|meta| meta.atime());
     match time.unwrap_or(0) - now() {
@@ -139,11 +139,11 @@ fn accessed(path: &CStr) -> &'static str {
 }
 
 fn now() -> i64 {
-    // SAFETY: it writes nowhere.
+    // SAFETY: the call writes nowhere.
     unsafe { libc::time(ptr::null_mut()) }
 }
 
-/// Which accesses of what was read last long ago, or in a time to come, leave a time.
+/// The accesses that update an access time long ago, or one in the future.
 unsafe fn times() {
     unsafe {
         libc::close(libc::open(FILE.as_ptr(), O_RDWR | O_CREAT, 0o644));
@@ -152,7 +152,7 @@ unsafe fn times() {
         libc::mkdir(FOLDER.as_ptr(), 0o755);
         for (what, seconds) in [("long ago", 1000), ("later", now() + 5000)] {
             let set = |path: &CStr| {
-                // Written long ago; that it changed is told by ctime alone.
+                // Modified long ago; only ctime shows a recent change.
                 let times = [seconds, 1000].map(|tv_sec| libc::timespec { tv_sec, tv_nsec: 0 });
                 let flags = libc::AT_SYMLINK_NOFOLLOW;
                 libc::utimensat(libc::AT_FDCWD, path.as_ptr(), times.as_ptr(), flags);
@@ -189,7 +189,7 @@ unsafe fn times() {
     }
 }
 
-/// Which ways through a link lead anywhere.
+/// The paths through a symbolic link that work.
 unsafe fn links() {
     unsafe {
         let open = |what: &str, path: &CStr, flags| {
@@ -207,7 +207,7 @@ unsafe fn links() {
         tell("lstat", libc::lstat(LINK.as_ptr(), &mut stat));
         let target = libc::readlink(LINK.as_ptr(), [0_u8; 8].as_mut_ptr().cast(), 8);
         tell("readlink", target as i64);
-        // What leads in from another mount is followed there.
+        // A link on another mount that leads here is followed.
         libc::unlink(c"outside".as_ptr());
         libc::symlink(c"place/file".as_ptr(), c"outside".as_ptr());
         open("from outside", c"outside", O_RDONLY);

@@ -1,4 +1,4 @@
-//! The tables of sockets in /proc/net, in Linux's columns: addresses, states, queues and owners.
+//! The socket tables in /proc/net, in Linux's columns: addresses, states, queues and owners.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -20,9 +20,9 @@ fn inode(file: &impl AsRawFd) -> u64 {
     fs::metadata(path).map_or(0, |about| about.st_ino())
 }
 
-/// Prints the columns of a table's title, and those of the sockets that have these inodes, in this
-/// order: without the column of inodes, those in `hidden`, which are addresses of the kernel's, and
-/// those from `end` on, which depend on the time.
+/// Prints a table's titles, and the lines of the sockets with these inodes, in this order. Leaves
+/// out the inode column `at`, the columns in `hidden`, which are kernel addresses, and those from
+/// `end` on, which depend on the time.
 fn table(name: &str, inodes: &[u64], at: usize, hidden: &[usize], end: usize) {
     let text = fs::read_to_string(format!("/proc/net/{name}")).unwrap_or_default();
     let mut lines = text.lines();
@@ -43,7 +43,7 @@ fn table(name: &str, inodes: &[u64], at: usize, hidden: &[usize], end: usize) {
     }
 }
 
-/// The length of each line, where they are padded to one.
+/// Prints the length of each line, for tables that pad lines.
 fn width(name: &str) {
     let text = fs::read_to_string(format!("/proc/net/{name}")).unwrap_or_default();
     let mut lengths: Vec<usize> = text.lines().map(str::len).collect();
@@ -62,12 +62,12 @@ fn internet() {
     };
     ours.write_all(b"seven b").expect("room");
     let six = TcpListener::bind("[::1]:4102").expect("a listener");
-    // Their own ports are any.
+    // Their local ports vary.
     table("tcp", &[inode(&listener)], 9, &[0, 11], 12);
     let port = ours.local_addr().map_or(0, |address| address.port());
     let hexadecimal = format!(":{port:04X}");
     let text = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
-    // Ends of earlier connections may wait at the same port.
+    // Earlier connections may be in TIME_WAIT at the same port.
     let of_ours = |line: &&str| line.contains(&hexadecimal) && line.contains(":1005 ");
     let ends = text.lines().filter(of_ours);
     let mut ends: Vec<String> = ends
@@ -89,7 +89,7 @@ fn internet() {
     table("udp", &[inode(&bound), inode(&connected)], 9, &[0, 11], 13);
     width("udp");
     table("udp6", &[inode(&six)], 9, &[0, 11], 13);
-    // SAFETY: a new descriptor is this one's own.
+    // SAFETY: the descriptor is new, and nobody else owns it.
     let raw = unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_INET, libc::SOCK_RAW, 200)) };
     table("raw", &[inode(&raw)], 9, &[0, 11], 13);
     // SAFETY: the socket is open.
@@ -97,7 +97,7 @@ fn internet() {
     table("raw", &[inode(&raw)], 9, &[0, 11], 13);
 }
 
-/// A descriptor that somebody else closes.
+/// A descriptor that is closed elsewhere.
 struct Fd(i32);
 
 impl AsRawFd for Fd {

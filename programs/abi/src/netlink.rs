@@ -1,5 +1,5 @@
-//! Netlink: requests about the interface, how they are acknowledged, and options of its sockets;
-//! and the control operations that do the same.
+//! Netlink: requests about the interface, acknowledgements, and socket options; and ioctl(2)
+//! requests with the same purpose.
 
 use std::{fs, mem, ptr};
 
@@ -17,14 +17,14 @@ const ADD: c_int = 1;
 const DROP: c_int = 2;
 const LIST: c_int = 9;
 const CAP_ACK: c_int = 10;
-/// Flags of requests.
+/// Flags of messages.
 const REQUEST: u16 = 1;
 const ACK: u16 = 4;
 const ASK: u16 = REQUEST | ACK;
 const REPLACE: u16 = 0x100;
 const EXCL: u16 = 0x200;
 const CREATE: u16 = 0x400;
-/// Kinds of requests.
+/// Types of messages.
 const NEW_LINK: u16 = 16;
 const DEL_LINK: u16 = 17;
 const GET_LINK: u16 = 18;
@@ -34,7 +34,7 @@ const GET_ROUTE: u16 = 26;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         links();
         addresses();
@@ -74,7 +74,7 @@ fn put(body: &mut Vec<u8>, kind: u16, data: &[u8]) {
     body.resize(body.len().next_multiple_of(4), 0);
 }
 
-/// Sends a request, and tells the kinds of what is answered, and the error or the index in it.
+/// Sends a request, and prints the types of the replies, and the error or the index in them.
 unsafe fn ask(file: c_int, what: &str, kind: u16, flags: u16, body: &[u8]) {
     let mut bytes = Vec::new();
     bytes.extend((16 + body.len() as u32).to_ne_bytes());
@@ -165,7 +165,7 @@ unsafe fn links() {
     }
 }
 
-/// An address that there is, at the interface or another.
+/// A new address that exists already, on this interface or another.
 unsafe fn addresses() {
     unsafe {
         let file = socket();
@@ -191,8 +191,8 @@ unsafe fn addresses() {
     }
 }
 
-/// The kinds of routes to addresses of the interface: the second number is that of `struct rtmsg`'s
-/// table, protocol, scope and type.
+/// Routes to addresses of the interface: the second number is `struct rtmsg`'s table, protocol,
+/// scope and type.
 unsafe fn routes() {
     unsafe {
         let file = socket();
@@ -205,7 +205,7 @@ unsafe fn routes() {
     }
 }
 
-/// Which requests are answered, and how much of them comes back.
+/// The requests that are acknowledged, and how much of them comes back.
 unsafe fn acknowledged() {
     unsafe {
         let file = socket();
@@ -221,7 +221,7 @@ unsafe fn acknowledged() {
     }
 }
 
-/// The value of an option in hexadecimal digits, cut to `room`.
+/// The value of an option in hexadecimal, cut off at `room` bytes.
 unsafe fn value(file: c_int, name: c_int, room: socklen_t) -> String {
     let (mut bytes, mut length) = ([0xeeu8; 16], room);
     let to = bytes.as_mut_ptr().cast();
@@ -234,7 +234,7 @@ unsafe fn value(file: c_int, name: c_int, room: socklen_t) -> String {
     }
 }
 
-/// Options that are on or off.
+/// Boolean options.
 unsafe fn switches() {
     unsafe {
         let file = socket();
@@ -259,7 +259,7 @@ unsafe fn switches() {
 }
 
 fn address(port: u32, groups: u32) -> sockaddr_nl {
-    // SAFETY: zeroes are an address.
+    // SAFETY: all zeroes is a valid address.
     let mut address: sockaddr_nl = unsafe { mem::zeroed() };
     address.nl_family = AF_NETLINK as _;
     address.nl_pid = port;
@@ -273,7 +273,7 @@ unsafe fn bind(file: c_int, port: u32, groups: u32) -> c_int {
     unsafe { libc::bind(file, (&raw const address).cast(), length) }
 }
 
-/// The groups that a socket listens to, as three places tell them.
+/// Prints the groups that a socket has joined, from three sources.
 unsafe fn tell_groups(file: c_int, protocol: c_int) {
     let mut name = address(0, 0);
     let mut length = mem::size_of_val(&name) as socklen_t;
@@ -362,7 +362,7 @@ unsafe fn beside() {
     }
 }
 
-/// An operation on an interface, with 16 bytes behind its name.
+/// Makes a request for an interface, with 16 bytes after its name.
 unsafe fn operation(what: &str, request: c_ulong, name: &str, given: [u8; 16]) {
     unsafe {
         let file = libc::socket(AF_INET, SOCK_DGRAM, 0);
@@ -387,7 +387,7 @@ fn v4(family: c_int, address: [u8; 4]) -> [u8; 16] {
     given
 }
 
-/// Operations that say what is so.
+/// Requests that read settings.
 unsafe fn operations() {
     const SIOCSIFFLAGS: c_ulong = 0x8914;
     const SIOCSIFADDR: c_ulong = 0x8916;
@@ -407,7 +407,7 @@ unsafe fn operations() {
     }
 }
 
-/// The same by somebody who may change nothing.
+/// The same by a user who may change nothing.
 unsafe fn user() {
     unsafe {
         libc::setresuid(1000, 1000, 1000);
@@ -434,11 +434,11 @@ unsafe fn user() {
     }
 }
 
-/// Ports that no process's number is.
+/// Ports that are no process ID.
 const PORTS: [u32; 3] = [0x4000_0001, 0x4000_0002, 0x4000_0003];
 const NOBODY: u32 = 0x4000_0099;
 
-/// A socket of `protocol` that has this port, and listens to these groups.
+/// A socket of `protocol` bound to this port and these groups.
 unsafe fn at(protocol: c_int, port: u32, groups: u32) -> c_int {
     unsafe {
         let file = libc::socket(AF_NETLINK, SOCK_RAW, protocol);
@@ -467,7 +467,7 @@ unsafe fn tell_peer(file: c_int) {
     }
 }
 
-/// Tells the messages that wait: their beginnings, their senders, and what comes beside them.
+/// Prints the queued messages: their first bytes, their senders, and their control messages.
 unsafe fn tell_waiting(what: &str, file: c_int) {
     loop {
         let (mut bytes, mut control) = ([0u8; 16], [0u64; 32]);
@@ -476,7 +476,7 @@ unsafe fn tell_waiting(what: &str, file: c_int) {
             iov_len: bytes.len(),
         };
         let mut name = address(9, 9);
-        // SAFETY: every pointer passed is that of a live value of the right kind.
+        // SAFETY: every pointer passed is to a live value of the right type.
         unsafe {
             let mut message: libc::msghdr = mem::zeroed();
             message.msg_name = (&raw mut name).cast();
@@ -517,7 +517,7 @@ unsafe fn tell_waiting(what: &str, file: c_int) {
     }
 }
 
-/// Messages from one socket to another, and to nobody.
+/// Messages between sockets, and to a port that nobody has.
 unsafe fn ports() {
     const WHOLE: usize = mem::size_of::<sockaddr_nl>();
     unsafe {
@@ -562,7 +562,7 @@ unsafe fn ports() {
                 tell("connect shorter", connect(a, &other, 2));
                 tell_waiting("b", b);
             }
-            // A socket that is connected hears its peer, and the kernel.
+            // A connected socket receives from its peer and from the kernel.
             tell("connect b", connect(b, &address(PORTS[2], 0), WHOLE));
             tell_peer(b);
             tell("send", send_to(a, b"abcd", &there, WHOLE));
@@ -602,7 +602,7 @@ unsafe fn ports() {
     }
 }
 
-/// How much one socket sends another that does not read, and a message as large as can be.
+/// How much a socket that does not read can be sent, and the largest possible message.
 unsafe fn full(protocol: c_int) {
     unsafe {
         let [a, b] = [PORTS[0], PORTS[1]].map(|port| at(protocol, port, 0));
@@ -649,7 +649,7 @@ unsafe fn groups_reached() {
                     tell_waiting(what, file);
                 }
             }
-            // One that does not read learns that it lost something.
+            // A socket that does not read gets an error for lost messages.
             set(b, SOL_SOCKET, SO_RCVBUF, 4000);
             let there = address(0, 1);
             for _ in 0..20 {
@@ -667,7 +667,7 @@ unsafe fn groups_reached() {
     }
 }
 
-/// The same by somebody who may send to nobody but the kernel.
+/// The same by a user who may send only to the kernel.
 unsafe fn user_ports() {
     unsafe {
         libc::setresuid(1000, 1000, 1000);

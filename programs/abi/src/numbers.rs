@@ -1,4 +1,4 @@
-//! Numbers of threads in place of processes, and threads of one process with different users.
+//! Thread IDs in place of process IDs, and threads of one process with different users.
 
 use std::ptr;
 use std::sync::Barrier;
@@ -19,7 +19,7 @@ const PRIO_USER: c_int = 2;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         for (what, work) in [
             ("numbers", asked as unsafe fn()),
@@ -37,16 +37,16 @@ pub fn run() {
 }
 
 fn tid() -> c_int {
-    // SAFETY: it has no arguments.
+    // SAFETY: the call takes no argument.
     unsafe { libc::syscall(libc::SYS_gettid) as c_int }
 }
 
-/// Makes the calling thread alone another user's.
+/// Changes the user of only the calling thread.
 unsafe fn become_user(user: u32) {
     unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) };
 }
 
-/// Does `work` in a second thread, which is `user`'s.
+/// Runs `work` in a second thread of user `user`.
 fn in_thread<T: Send>(user: u32, work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let work = || {
@@ -58,7 +58,7 @@ fn in_thread<T: Send>(user: u32, work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Calls that take the number of a process.
+/// Calls that take a process ID.
 unsafe fn asked() {
     unsafe {
         let (group, session) = (libc::getpgrp(), libc::getsid(0));
@@ -87,7 +87,7 @@ unsafe fn asked() {
             };
             let second = thread::spawn(lives);
             let number = number.recv().expect("a number");
-            // Asked by the parent of the process.
+            // Calls made by the parent of the process.
             let parent = libc::fork();
             if parent == 0 {
                 tell(
@@ -125,7 +125,7 @@ unsafe fn limit(what: &str, number: c_int) {
     }
 }
 
-/// prlimit(2) goes by the thread's credentials.
+/// prlimit(2) checks the target thread's credentials.
 unsafe fn limits() {
     unsafe {
         let first = libc::getpid();
@@ -145,7 +145,7 @@ unsafe fn limits() {
             limit("the first of it", number);
             limit("of nobody", 77777);
             limit("of a negative number", -1);
-            // Asked by the thread's own user, and by another, who has no right to.
+            // Called by the thread's own user, and by another user without permission.
             in_thread(USER, || limit("the same user's", number));
             in_thread(OTHER, || limit("another user's", number));
             end.send(()).expect("it is heard");
@@ -154,7 +154,7 @@ unsafe fn limits() {
     }
 }
 
-/// `struct f_owner_ex`
+/// `struct f_owner_ex`.
 type Owner = [c_int; 2];
 const SETOWN_EX: c_int = 15;
 const GETOWN_EX: c_int = 16;
@@ -168,7 +168,7 @@ unsafe fn pair() -> [c_int; 2] {
     pair
 }
 
-/// Which owner of a file F_GETOWN and F_GETOWN_EX report after it was set.
+/// The owner of a file by F_GETOWN and F_GETOWN_EX after it was set.
 unsafe fn owners() {
     unsafe {
         let [file, _] = pair();
@@ -213,7 +213,7 @@ extern "C" fn note(_: c_int) {
     TAKEN_BY.store(tid(), SeqCst);
 }
 
-/// Who gets SIGIO of a file: the right to send it is that of the thread that set the owner.
+/// The receiver of a file's SIGIO: the credentials of the thread that set the owner decide.
 unsafe fn signals() {
     unsafe {
         libc::setpgid(0, 0);
@@ -236,7 +236,7 @@ unsafe fn signals() {
                 tell(what, done);
                 libc::ioctl(file, libc::FIOASYNC as _, &1);
                 libc::write(other, c"x".as_ptr().cast(), 1);
-                // What may not be sent is not waited for: it would come at once.
+                // A signal that may not be sent is not waited for: it would come at once.
                 let tries = if comes { 3000 } else { 1 };
                 let taken = (0..tries).find_map(|_| {
                     libc::usleep(20_000);
@@ -245,7 +245,7 @@ unsafe fn signals() {
                 let taken = taken.unwrap_or(0);
                 let name = match taken {
                     0 => "nobody",
-                    // Which thread it is, nobody promises.
+                    // Which thread gets it is not defined.
                     _ if owner[0] == PID => "the process",
                     taken if taken == second => "the second",
                     taken if taken == first => "the first",
@@ -261,7 +261,7 @@ unsafe fn signals() {
                     let mask = [u64::MAX];
                     let none = ptr::null_mut::<u64>();
                     libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, &mask, none, 8);
-                    // The second thread is the user's.
+                    // The second thread belongs to the user.
                     let (root, user) = (by == 0, by != OTHER);
                     sent("to the second", [TID, second], user);
                     sent("to the first", [TID, first], root);
@@ -293,7 +293,7 @@ unsafe fn set_io(what: &str, which: c_int, who: c_int, level: c_int) {
     });
 }
 
-/// Priorities of the processes of a group and of threads, some of which belong to another user.
+/// Priorities of threads, and of processes in a group, some of which belong to another user.
 unsafe fn priorities() {
     unsafe {
         libc::setpgid(0, 0);
@@ -327,7 +327,7 @@ unsafe fn priorities() {
             shown("  they are");
             set_io("of the group", 2, 0, 3);
             shown("  they are");
-            // Not all of the group are this user's: the first is not, the second is.
+            // Not all of the group belong to this user: the first does not, the second does.
             in_thread(USER, || {
                 set("by the user: the group", PRIO_PGRP, 0, 10);
                 set("  nicer", PRIO_PGRP, 0, 1);
@@ -360,7 +360,7 @@ unsafe fn priorities() {
     }
 }
 
-/// The first thread is the user's, the second is not.
+/// The first thread belongs to the user, the second does not.
 unsafe fn of_user() {
     unsafe {
         libc::setpgid(0, 0);
@@ -393,7 +393,7 @@ unsafe fn of_user() {
     }
 }
 
-/// A process that has ended, in a group of its own.
+/// A zombie in its own process group.
 unsafe fn of_ended() {
     unsafe {
         let child = libc::fork();
@@ -440,7 +440,7 @@ unsafe fn of_ended() {
     }
 }
 
-/// Forks of much memory at once are no more than RLIMIT_NPROC allows.
+/// Concurrent forks of much memory do not exceed RLIMIT_NPROC.
 unsafe fn at_once() {
     const THREADS: usize = 4;
     const LEN: usize = 32 << 20;
@@ -449,7 +449,7 @@ unsafe fn at_once() {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         libc::mmap(ptr::null_mut(), LEN, rights, flags, -1, 0);
         libc::setresuid(OTHER, OTHER, OTHER);
-        // The limit: the first thread, the others, and one child.
+        // The first thread, the others, and one child.
         let most = THREADS as u64 + 2;
         let (together, counts) = (Barrier::new(THREADS), Barrier::new(THREADS));
         let made = AtomicI32::new(0);
@@ -464,7 +464,7 @@ unsafe fn at_once() {
                         together.wait();
                         let child = libc::fork();
                         if child == 0 {
-                            // Until all have tried.
+                            // Stays until all have tried.
                             libc::_exit(libc::pause());
                         }
                         made.fetch_add(c_int::from(child > 0), SeqCst);

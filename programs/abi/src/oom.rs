@@ -1,4 +1,4 @@
-//! Which processes are killed when memory runs out, and which are not.
+//! The processes that are killed when memory runs out, and those that are not.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
@@ -13,14 +13,14 @@ use crate::{tell, tell_ok};
 
 const PAGE: usize = 4096;
 const MIB: usize = 1 << 20;
-/// The folder in which files are made, and the user who makes them.
+/// The folder in which files are created, and the user that creates them.
 const PLACE: &str = "/tmp/room";
 const USER: u32 = 1001;
 
 /// Runs this part.
 pub fn run() {
     adjust("-1000");
-    // SAFETY: children do what is written here, and nothing else.
+    // SAFETY: children only do what is written here.
     unsafe {
         on_its_way();
         stopped();
@@ -30,26 +30,26 @@ pub fn run() {
     }
 }
 
-/// Runs the part of those who wait behind others.
+/// Runs the part about processes that wait for others.
 pub fn run_waiting() {
     adjust("-1000");
-    // SAFETY: children do what is written here, and nothing else.
+    // SAFETY: children only do what is written here.
     unsafe {
         behind_a_writer();
     }
 }
 
-/// Moves this process's place among those that end.
+/// Sets this process's oom_score_adj.
 fn adjust(score: &str) {
     _ = fs::write("/proc/self/oom_score_adj", score);
 }
 
-/// A hundredth of the memory that is available, in bytes.
+/// A hundredth of the available memory, in bytes.
 fn hundredth() -> usize {
     memory("MemAvailable:") / 100
 }
 
-/// What `/proc/meminfo` tells, in bytes.
+/// A line of `/proc/meminfo`, in bytes.
 fn memory(name: &str) -> usize {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -58,7 +58,7 @@ fn memory(name: &str) -> usize {
     kib * 1024
 }
 
-/// Takes so many bytes.
+/// Uses this much memory.
 unsafe fn take(bytes: usize) {
     unsafe {
         let (rights, flags) = (PROT_READ | PROT_WRITE, MAP_ANONYMOUS | MAP_PRIVATE);
@@ -72,7 +72,7 @@ unsafe fn take(bytes: usize) {
     }
 }
 
-/// A child that does `work`.
+/// Starts a child that runs `work`.
 unsafe fn child(work: impl FnOnce()) -> pid_t {
     unsafe {
         let process = libc::fork();
@@ -85,12 +85,12 @@ unsafe fn child(work: impl FnOnce()) -> pid_t {
     }
 }
 
-/// A child that has taken memory when this returns, and waits until `end` of a pipe is closed.
+/// Starts a child that holds memory when this returns, and waits until `end` of a pipe is closed.
 unsafe fn holder(bytes: usize, ends: [c_int; 2]) -> pid_t {
     unsafe { holder_after(|| take(bytes), ends) }
 }
 
-/// The same with what it does first.
+/// The same, where `work` takes the memory.
 unsafe fn holder_after(work: impl FnOnce(), [end, other]: [c_int; 2]) -> pid_t {
     unsafe {
         let mut told = [-1; 2];
@@ -108,7 +108,7 @@ unsafe fn holder_after(work: impl FnOnce(), [end, other]: [c_int; 2]) -> pid_t {
     }
 }
 
-/// Waits until nobody has the other end of a pipe.
+/// Waits until nobody has the other end of a pipe open.
 unsafe fn await_close(end: c_int) {
     let mut byte = 0u8;
     unsafe { libc::read(end, (&raw mut byte).cast(), 1) };
@@ -120,7 +120,7 @@ unsafe fn wait(process: pid_t) -> c_int {
     status
 }
 
-/// The process that is about to end has most, and stands still: none is killed in its place.
+/// The largest process is about to exit, and stopped: no other is killed in its place.
 unsafe fn on_its_way() {
     unsafe {
         let share = hundredth();
@@ -141,8 +141,8 @@ unsafe fn on_its_way() {
     }
 }
 
-/// The process that is killed stands still before its memory is given back, and is looked at
-/// without a pause, on all CPUs: the memory is taken from it.
+/// The killed process is stopped before it frees its memory, and other processes look it up all the
+/// time, on all CPUs: its memory is reaped nevertheless.
 unsafe fn stopped() {
     unsafe {
         let share = hundredth();
@@ -170,7 +170,7 @@ unsafe fn stopped() {
     }
 }
 
-/// Looks at a process and its threads until killed.
+/// Looks up a process all the time, until killed.
 fn look_at(process: pid_t) {
     let path = format!("/proc/{process}/status");
     loop {
@@ -180,7 +180,7 @@ fn look_at(process: pid_t) {
     }
 }
 
-/// The process with most is killed; others, which have less or want more, go on.
+/// The largest process is killed; others, which are smaller or want more, continue.
 unsafe fn beside() {
     unsafe {
         let share = hundredth();
@@ -196,8 +196,8 @@ unsafe fn beside() {
     }
 }
 
-/// The process with most waits to write to a file to which another writes, which waits for memory:
-/// it ends all the same, and nobody in its place.
+/// The largest process waits to write to a file to which another writes, which waits for memory: it
+/// is killed nevertheless, and no other in its place.
 unsafe fn behind_a_writer() {
     unsafe {
         let share = hundredth();
@@ -230,12 +230,12 @@ unsafe fn behind_a_writer() {
     }
 }
 
-/// Others write files while one has nearly all memory, and it ends when they want more than there
-/// is.
+/// Another process writes files while one has nearly all memory; that one is killed when more is
+/// wanted than there is.
 unsafe fn files_beside() {
     let nearly_all = || {
         while memory("MemAvailable:") > memory("MemTotal:") / 32 {
-            // SAFETY: a new mapping.
+            // SAFETY: maps new memory.
             unsafe { take(MIB) };
         }
     };
@@ -274,12 +274,11 @@ unsafe fn files_beside() {
     _ = fs::remove_dir_all(PLACE);
 }
 
-/// Bytes of a transfer that must not be cut short, and how many of each kind are tried.
+/// The size of a transfer that must not be cut short, and the number of attempts of each kind.
 const TRANSFER: usize = 1 << 18;
 const ROUNDS: usize = 100;
 
-/// What somebody transfers comes whole while others take memory until they are killed, time and
-/// again.
+/// A process's transfers are complete although others repeatedly use memory until they are killed.
 unsafe fn whole_beside() {
     unsafe {
         let keepers: Vec<pid_t> = (0..3).map(|_| child(|| keep_taking())).collect();
@@ -296,7 +295,7 @@ unsafe fn whole_beside() {
     }
 }
 
-/// Has a child that takes memory until it is killed, over and over.
+/// Repeatedly starts a child that uses memory until it is killed.
 unsafe fn keep_taking() {
     unsafe {
         libc::setpgid(0, 0);
@@ -312,8 +311,8 @@ unsafe fn keep_taking() {
     }
 }
 
-/// How many writes to a file and to a pipe, from and to memory that is not there yet, did less than
-/// they were asked for.
+/// The number of reads and writes of a file and a pipe, with buffers that are not present yet, that
+/// were shorter than requested.
 unsafe fn short_transfers() -> usize {
     unsafe {
         let path = c"/tmp/whole";
@@ -349,7 +348,7 @@ unsafe fn short_transfers() -> usize {
     }
 }
 
-/// Lends memory that nothing was written to.
+/// Lends fresh memory.
 unsafe fn with_fresh(bytes: usize, work: impl FnOnce(*mut u8)) {
     unsafe {
         let (rights, flags) = (PROT_READ | PROT_WRITE, MAP_ANONYMOUS | MAP_PRIVATE);

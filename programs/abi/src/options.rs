@@ -1,5 +1,4 @@
-//! Socket options: the default of each, the values that it accepts and then returns; and the
-//! effects of some.
+//! Socket options: defaults, accepted values and the values then returned; and the effects of some.
 
 use std::mem;
 use std::ptr;
@@ -15,7 +14,7 @@ use crate::pipes::ready;
 use crate::unix::{option, pair, receive, send, set};
 use crate::{error, tell, tell_ok};
 
-/// A socket of datagrams that is bound to a port.
+/// A datagram socket bound to a port.
 pub unsafe fn udp(family: c_int) -> c_int {
     unsafe {
         let file = libc::socket(family, SOCK_DGRAM, 0);
@@ -24,12 +23,12 @@ pub unsafe fn udp(family: c_int) -> c_int {
     }
 }
 
-/// Options that libc does not name yet.
+/// Options that libc does not define yet.
 const SO_PEERPIDFD: c_int = 77;
 const SO_PASSPIDFD: c_int = 76;
 const UDP_CORK: c_int = 1;
 
-/// Levels, and the names of their options.
+/// Levels, and the numbers of their options.
 const OPTIONS: [(c_int, &[c_int]); 5] = [
     (
         SOL_SOCKET,
@@ -63,7 +62,7 @@ const OPTIONS: [(c_int, &[c_int]); 5] = [
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         for (family, kind) in [
             (AF_UNIX, SOCK_STREAM),
@@ -102,7 +101,7 @@ pub fn run() {
     }
 }
 
-/// How an epoll would poll busily (`struct epoll_params`).
+/// The parameters of epoll's busy polling (`struct epoll_params`).
 unsafe fn polling() {
     const SET: libc::Ioctl = 0x4008_8a01_u32 as libc::Ioctl;
     const GET: libc::Ioctl = 0x8008_8a02_u32 as libc::Ioctl;
@@ -172,7 +171,7 @@ unsafe fn elsewhere() {
     }
 }
 
-/// Protocols above TCP (TCP_ULP), of which there is none.
+/// Upper-layer protocols of TCP (TCP_ULP), of which there is none.
 unsafe fn protocols() {
     const ULP: c_int = 31;
     unsafe {
@@ -204,7 +203,7 @@ unsafe fn protocols() {
     }
 }
 
-/// Programs of BPF, by descriptors that are none, or of a wrong length.
+/// BPF programs by invalid descriptors, or with wrong lengths.
 unsafe fn programs() {
     unsafe {
         for family in [AF_UNIX, AF_INET] {
@@ -221,7 +220,7 @@ unsafe fn programs() {
     }
 }
 
-/// SO_LINGER keeps its time while it is off.
+/// SO_LINGER keeps its time while it is disabled.
 unsafe fn lingers() {
     unsafe {
         for family in [AF_UNIX, AF_INET] {
@@ -247,7 +246,7 @@ unsafe fn lingers() {
     }
 }
 
-/// SO_BINDTODEVICE needs room for any name.
+/// SO_BINDTODEVICE needs room for the longest name.
 unsafe fn device() {
     unsafe {
         let file = libc::socket(AF_INET, SOCK_DGRAM, 0);
@@ -268,7 +267,7 @@ unsafe fn device() {
     }
 }
 
-/// A descriptor that cannot be told is not opened.
+/// A pidfd that cannot be returned is not opened.
 unsafe fn lost_pidfd() {
     unsafe {
         let [a, b] = pair(SOCK_STREAM);
@@ -298,7 +297,7 @@ unsafe fn lost_pidfd() {
     }
 }
 
-/// The option's value, a number unless its length is told.
+/// The option's value, as a number unless its length is stated.
 pub unsafe fn value(file: c_int, level: c_int, name: c_int) -> String {
     let mut bytes = [0u8; 256];
     let mut length = bytes.len() as u32;
@@ -311,7 +310,7 @@ pub unsafe fn value(file: c_int, level: c_int, name: c_int) -> String {
     }
 }
 
-/// Sets the option to several numbers, each at a socket of its own.
+/// Sets the option to several numbers, each on a new socket.
 unsafe fn numbers(family: c_int, kind: c_int, level: c_int, name: c_int) {
     const GIVEN: [c_int; 8] = [-1, 0, 1, 2, 100, 256, 40000, 70000];
     unsafe {
@@ -351,7 +350,7 @@ unsafe fn connected() {
     }
 }
 
-/// Datagrams that are sent in pieces.
+/// Datagrams that are sent in parts.
 unsafe fn pieces() {
     unsafe {
         for family in [AF_INET, AF_INET6] {
@@ -367,7 +366,7 @@ unsafe fn pieces() {
             receive("no more", to, 64, MSG_DONTWAIT);
             tell("cork", set(from, IPPROTO_UDP, UDP_CORK, 1));
             tell("piece", send(from, b"four ", 0));
-            // The rest goes where the first went.
+            // The rest goes to the destination of the first part.
             tell("piece", send_to(from, b"five", family, ip, own));
             receive("nothing yet", to, 64, MSG_DONTWAIT);
             tell("uncork", set(from, IPPROTO_UDP, UDP_CORK, 0));
@@ -382,7 +381,7 @@ unsafe fn pieces() {
     }
 }
 
-/// SO_RCVLOWAT, and what MSG_PEEK waits for.
+/// SO_RCVLOWAT, and the amount for which MSG_PEEK waits.
 unsafe fn least() {
     unsafe {
         for family in [AF_UNIX, AF_INET] {
@@ -409,7 +408,7 @@ unsafe fn least() {
     }
 }
 
-/// Receives a byte, and prints the kinds and lengths of the control messages with it.
+/// Receives a message, and prints the types and lengths of its control messages.
 pub unsafe fn controls(what: &str, file: c_int) -> Vec<(c_int, Vec<u8>)> {
     let mut found = Vec::new();
     unsafe {
@@ -437,7 +436,7 @@ pub unsafe fn controls(what: &str, file: c_int) -> Vec<(c_int, Vec<u8>)> {
     found
 }
 
-/// When datagrams arrived.
+/// Timestamps of received datagrams.
 unsafe fn times() {
     unsafe {
         let to = udp(AF_INET);
@@ -465,7 +464,7 @@ unsafe fn times() {
     }
 }
 
-/// Identities of peers.
+/// Credentials of peers.
 unsafe fn peers() {
     unsafe {
         let [a, b] = pair(SOCK_STREAM);
@@ -503,7 +502,7 @@ unsafe fn peers() {
     }
 }
 
-/// Receives at once and prints the control messages that came.
+/// Receives a message, and prints its control messages.
 unsafe fn beside(what: &str, file: c_int) {
     unsafe {
         libc::poll(
@@ -543,8 +542,7 @@ unsafe fn beside(what: &str, file: c_int) {
     }
 }
 
-/// Effects of options that only two ends can show.
-/// The priority that a type of service gives (SO_PRIORITY), when it changes.
+/// The priority (SO_PRIORITY) that a change of the type of service sets.
 unsafe fn services() {
     const IP_TOS: c_int = 1;
     const IPV6_TCLASS: c_int = 67;
@@ -572,6 +570,7 @@ unsafe fn services() {
     }
 }
 
+/// Effects of options that only two ends can show.
 unsafe fn effects() {
     const LOCAL: u32 = 0x7f00_0001;
     unsafe {
@@ -630,7 +629,7 @@ unsafe fn effects() {
     }
 }
 
-/// A listener, and its port.
+/// A listener and its port.
 unsafe fn listener(family: c_int) -> (c_int, u16) {
     unsafe {
         let server = libc::socket(family, SOCK_STREAM | libc::SOCK_NONBLOCK, 0);
@@ -640,7 +639,7 @@ unsafe fn listener(family: c_int) -> (c_int, u16) {
     }
 }
 
-/// The size of segments, which both ends settle.
+/// The segment size (TCP_MAXSEG), on which both ends agree.
 unsafe fn segments(family: c_int) {
     unsafe {
         for [own, other] in [[1000, 0], [0, 1000], [2000, 1000]] {
@@ -666,7 +665,7 @@ unsafe fn segments(family: c_int) {
     }
 }
 
-/// A connection without data is accepted when it has waited for as long as was asked for.
+/// A deferred connection without data is accepted after the requested time.
 unsafe fn overdue(family: c_int) {
     unsafe {
         let (server, port) = listener(family);
@@ -692,7 +691,7 @@ unsafe fn overdue(family: c_int) {
     }
 }
 
-/// A connection is accepted when it has data, or is at its end.
+/// A deferred connection is accepted once it has data, or its peer has shut down.
 unsafe fn deferred(family: c_int) {
     unsafe {
         let (server, port) = listener(family);

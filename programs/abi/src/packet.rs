@@ -1,4 +1,4 @@
-//! Pseudo-terminals in packet mode (TIOCPKT), and the settings that a new one has.
+//! Pseudo-terminals in packet mode (TIOCPKT), and the settings of a new one.
 
 use std::{mem, ptr};
 
@@ -9,14 +9,14 @@ use libc::{
 
 use crate::{error, in_child, path, tell, tell_end};
 
-/// Whether reads are packets.
+/// The request for the packet mode.
 const TIOCGPKT: libc::Ioctl = 0x8004_5438_u32 as libc::Ioctl;
-/// EXTPROC: the line is edited elsewhere.
+/// EXTPROC: the other end edits the line.
 const EXTPROC: libc::tcflag_t = 0o200_000;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         let pair = Pair::open();
         pair.settings();
@@ -55,7 +55,7 @@ impl Pair {
         }
     }
 
-    /// Output of the slave has reached the master when the call returns; only Linux takes a moment.
+    /// Waits until output of the slave has reached the master: only on Linux this takes a moment.
     unsafe fn wait(&self) {
         let mut entry = libc::pollfd {
             fd: self.master,
@@ -65,7 +65,7 @@ impl Pair {
         unsafe { libc::poll(&mut entry, 1, 300) };
     }
 
-    /// Reads from the master, and tells what was ready before.
+    /// Prints the events of the master, and then reads from it.
     unsafe fn read(&self, what: &str, room: usize) {
         unsafe {
             self.wait();
@@ -207,7 +207,7 @@ impl Pair {
         }
     }
 
-    /// Input at the master: echo, flow control.
+    /// Input written to the master: echo, flow control.
     unsafe fn typed(&self) {
         unsafe {
             self.type_in(b"a");
@@ -219,7 +219,7 @@ impl Pair {
         }
     }
 
-    /// A signal throws away what was written and typed.
+    /// A signal discards output and input.
     unsafe fn interrupted(&self) {
         unsafe {
             libc::setsid();

@@ -1,4 +1,4 @@
-//! Pointer authentication: which keys sign, who may change them, and the effect of a wrong
+//! Pointer authentication: the keys that sign, permission to change them, and the effect of a wrong
 //! signature.
 
 use std::arch::asm;
@@ -15,20 +15,20 @@ const RESET_KEYS: c_int = 54;
 const SET_ENABLED: c_int = 60;
 const GET_ENABLED: c_int = 61;
 const NAMES: [&str; 4] = ["IA", "IB", "DA", "DB"];
-/// The sets of registers: mask, keys of addresses, key of all else, what is on.
+/// Register sets: masks, address keys, generic key, enabled keys.
 const MASK: usize = 0x406;
 const ADDRESS_KEYS: usize = 0x407;
 const GENERIC_KEYS: usize = 0x408;
 const ENABLED: usize = 0x40a;
 
-/// Addresses that are signed: few of them by chance alike with another key.
+/// The number of signed addresses: few of them have the same signature by another key.
 const COUNT: usize = 64;
 type Signed = [[u64; COUNT]; 5];
 
 macro_rules! sign {
     ($instruction:literal, $value:expr) => {{
         let mut value: u64 = $value;
-        // SAFETY: computes.
+        // SAFETY: only computes.
         unsafe {
             asm!(".arch_extension pauth", concat!($instruction, " {0}, {1}"), inout(reg) value, in(reg) 42u64)
         };
@@ -38,14 +38,14 @@ macro_rules! sign {
 
 fn generic(value: u64) -> u64 {
     let signature: u64;
-    // SAFETY: computes.
+    // SAFETY: only computes.
     unsafe {
         asm!(".arch_extension pauth", "pacga {0}, {1}, {2}", out(reg) signature, in(reg) value, in(reg) 42u64)
     };
     signature
 }
 
-/// The signatures that each key makes of the same addresses.
+/// The signatures of the same addresses by each key.
 fn signed() -> Signed {
     let mut all = [[0; COUNT]; 5];
     for at in 0..COUNT {
@@ -59,7 +59,7 @@ fn signed() -> Signed {
     all
 }
 
-/// Which keys sign otherwise now.
+/// The keys whose signatures have changed.
 fn changed(before: &Signed) -> Vec<&'static str> {
     let (now, names) = (signed(), [NAMES[0], NAMES[1], NAMES[2], NAMES[3], "GA"]);
     let pairs = names.into_iter().zip(before.iter().zip(&now));
@@ -71,13 +71,13 @@ fn changed(before: &Signed) -> Vec<&'static str> {
 
 fn prctl(what: &str, option: c_int, arguments: [usize; 4]) {
     let [a, b, c, d] = arguments;
-    // SAFETY: the keys sign nothing that is held.
+    // SAFETY: no signature by these keys is in use.
     tell(what, unsafe { libc::prctl(option, a, b, c, d) });
 }
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: reads the vector.
+    // SAFETY: reads the auxiliary vector.
     let hwcap = unsafe { libc::getauxval(libc::AT_HWCAP) };
     println!("paca {} pacg {}", hwcap >> 30 & 1, hwcap >> 31 & 1);
     keys();
@@ -89,10 +89,10 @@ pub fn run() {
     core();
 }
 
-/// Tells how many keys differ from those that the parent left in a file.
+/// Prints which keys differ from those of the parent, by signatures in a file.
 pub fn after_exec() {
     let bytes = fs::read("signed").expect("the parent wrote it");
-    // SAFETY: any bytes are numbers.
+    // SAFETY: any bytes are valid numbers.
     let before: Signed = unsafe { ptr::read_unaligned(bytes.as_ptr().cast()) };
     println!("after exec: {:?}", changed(&before));
     prctl("enabled after exec", GET_ENABLED, [0; 4]);
@@ -106,7 +106,7 @@ fn keys() {
     println!("right: {:#x}", sign!("autia", sign!("pacia", 0x5000)));
     println!("stripped: {:#x}", {
         let mut value = sign!("pacda", 0x5000);
-        // SAFETY: computes.
+        // SAFETY: only computes.
         unsafe { asm!(".arch_extension pauth", "xpacd {0}", inout(reg) value) };
         value
     });
@@ -117,7 +117,7 @@ fn keys() {
     );
     let thread = std::thread::spawn(move || println!("thread: {:?}", changed(&before)));
     thread.join().expect("it ends");
-    // SAFETY: numbers are bytes.
+    // SAFETY: numbers are valid bytes.
     let bytes: [u8; size_of::<Signed>()] = unsafe { mem::transmute(before) };
     fs::write("signed", bytes).expect("there is room");
     let status = in_child(|| {
@@ -133,7 +133,7 @@ fn options() {
     prctl("a key that is none", RESET_KEYS, [1 << 5, 0, 0, 0]);
     prctl("an argument too many", RESET_KEYS, [1, 1, 0, 0]);
     println!("unchanged: {:?}", changed(&before));
-    // New keys in a child: return addresses of this program may be signed.
+    // Changes keys in a child, since return addresses of this program may be signed.
     for which in [1, 2, 4, 8, 16, 6, 0] {
         tell_end(
             "child",
@@ -178,7 +178,7 @@ fn options() {
     println!("as before: {:?}", changed(&before));
 }
 
-/// Programs with other keys on the same CPU, one after the other all the time.
+/// Programs with different keys alternate on the same CPU.
 fn beside() {
     let mut children = Vec::new();
     for kind in 0..4 {
@@ -205,7 +205,7 @@ fn beside() {
     }
     for child in children {
         let mut status = 0;
-        // SAFETY: a child of this process.
+        // SAFETY: waits for a child of this process.
         unsafe { libc::waitpid(child, &mut status, 0) };
         tell_end("beside others", status);
     }
@@ -214,7 +214,7 @@ fn beside() {
 static mut EXPECTED: usize = 0;
 
 extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
-    // SAFETY: the kernel passes a whole siginfo, and the process has one thread.
+    // SAFETY: the kernel passes a complete siginfo, and the process has one thread.
     unsafe {
         let offset = ((*info).si_addr() as usize).wrapping_sub(EXPECTED) as isize;
         println!(
@@ -227,7 +227,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
 
 fn wrong() {
     let status = in_child(|| {
-        // SAFETY: the handler is of the kind that SA_SIGINFO asks for; at most a signal comes.
+        // SAFETY: the handler has the signature that SA_SIGINFO requires; at most a signal comes.
         unsafe {
             let mut action: libc::sigaction = mem::zeroed();
             action.sa_sigaction = on_fault as *const () as usize;
@@ -235,7 +235,7 @@ fn wrong() {
             libc::sigaction(libc::SIGILL, &action, ptr::null_mut());
             libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut());
             for at in 0..COUNT as u64 {
-                // Some are right by chance.
+                // Some signatures are right by chance.
                 asm!(".arch_extension pauth", "adr {1}, 2f", "str {1}, [{2}]", "2: autia {0}, {3}",
                     inout(reg) (0x1234_5678_9000 + at * 8) | 3 << 48 => _, out(reg) _,
                     in(reg) &raw mut EXPECTED, in(reg) 42u64);
@@ -256,7 +256,7 @@ unsafe fn set_of(pid: i32, kind: usize, write: Option<&[u8]>) -> Vec<u8> {
         Some(_) => libc::PTRACE_SETREGSET,
         None => libc::PTRACE_GETREGSET,
     };
-    // SAFETY: the range is there.
+    // SAFETY: the range is live.
     let done = unsafe { ptrace(request as u32, pid, kind, (&raw mut range) as usize) };
     let verb = if write.is_some() { "set" } else { "get" };
     tell(&format!("{verb} {kind:#x}, {} bytes", range[1]), done);
@@ -268,8 +268,8 @@ unsafe fn set_of(pid: i32, kind: usize, write: Option<&[u8]>) -> Vec<u8> {
     bytes
 }
 
-/// Whether these are masks of addresses of data and of instructions: all that signatures change,
-/// and nothing of an address.
+/// Whether these are the masks for data and instruction addresses: all bits of a signature, and
+/// none of an address.
 fn is_mask(bytes: &[u8]) -> [bool; 2] {
     let signatures = signed()[..4]
         .iter()
@@ -287,7 +287,7 @@ fn is_mask(bytes: &[u8]) -> [bool; 2] {
 
 unsafe fn traced() {
     let before = signed();
-    // SAFETY: the child ends by _exit, the parent waits for it.
+    // SAFETY: the child ends by _exit, and the parent waits for it.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -311,7 +311,7 @@ unsafe fn traced() {
         set_of(child, ENABLED, Some(&9u64.to_ne_bytes()));
         set_of(child, ENABLED, Some(&[1; 4]));
         set_of(child, ADDRESS_KEYS, Some(&[1; 8]));
-        // IA alone.
+        // Only the IA key.
         set_of(child, ADDRESS_KEYS, Some(&[1; 16]));
         set_of(child, GENERIC_KEYS, Some(&[2; 16]));
         ptrace(libc::PTRACE_CONT as u32, child, 0, 0);
@@ -326,7 +326,7 @@ unsafe fn traced() {
     }
 }
 
-/// The notes of it in a core file.
+/// The notes about it in a core file.
 fn core() {
     let status = in_child(|| {
         let limit = libc::rlimit {
@@ -349,7 +349,7 @@ fn core() {
             .rev()
             .fold(0, |value, byte| value << 8 | *byte as usize)
     };
-    // The first program header is that of the notes.
+    // The first program header is of the notes.
     let header = word(32, 8);
     let (mut at, len) = (word(header + 8, 8), word(header + 32, 8));
     let end = at + len;

@@ -1,5 +1,5 @@
-//! TCP connections that a listener with a full queue does not answer: who waits, what a pending
-//! socket can do, and when it is given up.
+//! TCP connections that a listener with a full queue does not answer: the waits for them,
+//! operations on pending sockets, and timeouts.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -21,7 +21,7 @@ const USER_TIMEOUT: c_int = 18;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         many();
         begun();
@@ -42,7 +42,7 @@ unsafe fn connect(file: c_int, port: u16) -> c_int {
     unsafe { inet::connect(file, AF_INET, LOCAL, port) }
 }
 
-/// One that listens, and its port.
+/// A listener and its port.
 unsafe fn server(backlog: c_int) -> (c_int, u16) {
     unsafe {
         let file = socket(0);
@@ -52,7 +52,7 @@ unsafe fn server(backlog: c_int) -> (c_int, u16) {
     }
 }
 
-/// The same with a queue that one connection fills.
+/// A listener whose queue one connection has filled.
 unsafe fn full() -> (c_int, u16, c_int) {
     unsafe {
         let (listener, port) = server(0);
@@ -70,7 +70,7 @@ unsafe fn accept(listener: c_int) {
     }
 }
 
-/// Waits until something can be written or there is an error.
+/// Waits until the socket is writable or has an error.
 unsafe fn wait(file: c_int, milliseconds: c_int) -> bool {
     unsafe { wait_for(file, POLLOUT, milliseconds) }
 }
@@ -90,7 +90,7 @@ fn pause(ms: u64) {
 
 fn state(file: c_int) -> u8 {
     let (mut info, mut length) = ([0u8; 248], 248);
-    // SAFETY: pointer and length are the buffer's.
+    // SAFETY: pointer and length are of the buffer.
     unsafe {
         libc::getsockopt(
             file,
@@ -103,7 +103,7 @@ fn state(file: c_int) -> u8 {
     info[0]
 }
 
-/// Of many connections that do not wait, the queue takes one more than it has room for.
+/// Of many non-blocking connections, the queue takes one more than its backlog.
 unsafe fn many() {
     unsafe {
         let (listener, port) = server(1);
@@ -151,14 +151,14 @@ unsafe fn begun() {
     }
 }
 
-/// Whether /proc/net/tcp has a connection between these ports that is not answered.
+/// Whether /proc/net/tcp lists a connection between these ports as SYN_SENT.
 fn listed(own: u16, port: u16) -> bool {
     let text = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
     let line = format!(" 0100007F:{own:04X} 0100007F:{port:04X} 02 ");
     text.contains(&line)
 }
 
-/// What is pending can be dissolved, and is no more.
+/// A pending connection can be cancelled, and then never reaches the listener.
 unsafe fn given_up() {
     unsafe {
         let (listener, port, first) = full();
@@ -182,7 +182,7 @@ unsafe fn given_up() {
     }
 }
 
-/// The timeout of sends ends a call, and not what it began.
+/// SO_SNDTIMEO ends a call, but not the connection that it began.
 unsafe fn shut() {
     unsafe {
         let (listener, port, first) = full();
@@ -203,7 +203,7 @@ unsafe fn shut() {
     }
 }
 
-/// Sending and receiving wait until the connection is made.
+/// Blocking sends and receives wait until the connection is established.
 unsafe fn waited_for() {
     unsafe {
         let (listener, port, first) = full();
@@ -225,7 +225,7 @@ unsafe fn waited_for() {
     }
 }
 
-/// A listener that closes answers, once it is asked again.
+/// A listener that closes refuses pending connections when they try again.
 unsafe fn closed() {
     unsafe {
         let (listener, port, first) = full();
@@ -244,7 +244,7 @@ unsafe fn closed() {
     }
 }
 
-/// It is given up after as many tries as an option says, or as long.
+/// A pending connection times out after the number of tries of TCP_SYNCNT, or by TCP_USER_TIMEOUT.
 unsafe fn timed_out() {
     unsafe {
         let (listener, port, first) = full();
@@ -273,7 +273,7 @@ unsafe fn timed_out() {
     }
 }
 
-/// A program that learns that it is connected may continue at once.
+/// A program that sees POLLOUT can continue at once.
 unsafe fn at_once() {
     const COUNT: usize = 64;
     unsafe {

@@ -1,4 +1,4 @@
-//! Descriptors that stand for processes, and clone3.
+//! Pidfds, and clone3.
 
 use std::mem;
 use std::ptr;
@@ -7,7 +7,7 @@ use crate::{in_child, sleeper, tell, tell_end, tell_ok};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: children end by _exit, and every structure passed is whole.
+    // SAFETY: children end by _exit, and every structure passed is complete.
     unsafe {
         opening();
         ending();
@@ -135,7 +135,7 @@ unsafe fn signalling() {
     }
 }
 
-/// The call itself: glibc's `sigwaitinfo` shows another code for SI_TKILL.
+/// The raw call: glibc's `sigwaitinfo` changes the code of SI_TKILL.
 unsafe fn wait_info(set: &libc::sigset_t, info: &mut libc::siginfo_t) {
     let forever = ptr::null::<libc::timespec>();
     unsafe { libc::syscall(libc::SYS_rt_sigtimedwait, set, info, forever, 8) };
@@ -177,7 +177,7 @@ unsafe fn taking() {
     }
 }
 
-/// `struct clone_args`, as it is now and with room for more.
+/// `struct clone_args`, with room for future fields.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct Arguments {
@@ -195,7 +195,7 @@ struct Arguments {
     later: u64,
 }
 
-/// clone3 with the first `size` bytes; the child ends at once with status 5.
+/// Calls clone3 with the first `size` bytes; the child exits at once with status 5.
 unsafe fn clone3(arguments: &Arguments, size: usize) -> i64 {
     unsafe {
         let child = libc::syscall(libc::SYS_clone3, arguments, size);
@@ -332,7 +332,7 @@ unsafe fn choosing(plain: Arguments, size: usize) {
 
 extern "C" fn caught(_: i32) {}
 
-/// CLONE_CLEAR_SIGHAND: what is caught is not, what is ignored stays so.
+/// CLONE_CLEAR_SIGHAND resets handlers, but not ignored signals.
 unsafe fn cleared(plain: Arguments, size: usize) {
     unsafe {
         let flags = 1 << 32;

@@ -1,4 +1,4 @@
-//! Pipes, poll, select, epoll and their kin: readiness, partial transfers, refusals.
+//! Pipes, poll, select, epoll and related calls: readiness, partial transfers, refusals.
 
 use std::mem;
 use std::ptr;
@@ -19,17 +19,17 @@ fn pipe(flags: c_int) -> [c_int; 2] {
 
 fn read(file: c_int, length: usize) -> i64 {
     let mut bytes = vec![0u8; length];
-    // SAFETY: pointer and length are the buffer's.
+    // SAFETY: pointer and length are of the buffer.
     unsafe { libc::read(file, bytes.as_mut_ptr().cast(), length) as i64 }
 }
 
 fn write(file: c_int, length: usize) -> i64 {
     let bytes = vec![1u8; length];
-    // SAFETY: pointer and length are the buffer's.
+    // SAFETY: pointer and length are of the buffer.
     unsafe { libc::write(file, bytes.as_ptr().cast(), length) as i64 }
 }
 
-/// The events that poll reports of a descriptor at once.
+/// Prints the events that poll reports at once for a descriptor.
 pub fn ready(what: &str, file: c_int, events: c_short) {
     let mut entry = pollfd {
         fd: file,
@@ -56,7 +56,7 @@ pub fn ready(what: &str, file: c_int, events: c_short) {
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         transfers();
         readiness();
@@ -217,7 +217,7 @@ unsafe fn selecting() {
     }
 }
 
-/// Sets larger than libc's, for descriptors beyond 1,024.
+/// Sets larger than libc's, for descriptors from 1,024 on.
 unsafe fn selecting_high() {
     unsafe {
         let ends = pipe(0);
@@ -341,7 +341,7 @@ unsafe fn events() {
     }
 }
 
-/// A former member leaves nothing behind, whether the set or the member is closed first.
+/// A removed member leaves nothing behind, whether the set or the member is closed first.
 unsafe fn forgotten() {
     unsafe {
         const TIMES: usize = 20_000;
@@ -372,12 +372,12 @@ unsafe fn forgotten() {
     }
 }
 
-/// Whether memory was kept, beside what the kernel may have put by.
+/// Prints whether memory was lost, beyond what the kernel may cache.
 fn tell_kept(what: &str, bytes: i64) {
     println!("memory kept {what}: {}", bytes > 4 << 20);
 }
 
-/// Sets with EPOLLEXCLUSIVE: an event wakes one of the waiters, not all.
+/// EPOLLEXCLUSIVE: an event wakes one of the waiting sets, not all.
 unsafe fn alone() {
     unsafe {
         const WAITERS: usize = 4;

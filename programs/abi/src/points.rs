@@ -8,7 +8,7 @@ use crate::tell;
 
 const BREAK: usize = 0x402;
 const WATCH: usize = 0x403;
-/// Bits of a control register: on, loads, stores, and bytes from the address on.
+/// Bits of a control register: enable, loads, stores, and bytes of the word.
 const ON: u64 = 1;
 const LOADS: u64 = 1 << 3;
 const STORES: u64 = 2 << 3;
@@ -22,7 +22,7 @@ extern "C" fn stops_here() -> u64 {
     std::hint::black_box(WATCHED[1].load(SeqCst))
 }
 
-/// Sets points from the first on.
+/// Sets points from the first one on.
 unsafe fn set(child: i32, kind: usize, points: &[(usize, u64)]) -> i64 {
     let words = points.iter().flat_map(|point| [point.0 as u64, point.1]);
     let words: Vec<u64> = [0].into_iter().chain(words).collect();
@@ -40,7 +40,7 @@ unsafe fn get(child: i32, kind: usize) -> ([u64; 40], usize) {
     (words, range[1])
 }
 
-/// Lets the child go on, and reports its next stop.
+/// Continues the child, and prints its next stop.
 unsafe fn next(child: i32, expected: usize) {
     unsafe {
         go_on(libc::PTRACE_CONT as u32, child, 0);
@@ -62,7 +62,7 @@ unsafe fn next(child: i32, expected: usize) {
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: the child is stopped while it is looked into, and ends by _exit.
+    // SAFETY: the child is stopped while it is inspected, and ends by _exit.
     unsafe {
         let child = traced(|| {
             stops_here();
@@ -119,7 +119,7 @@ pub fn run() {
         println!("{} {:#x}", words[3] == word as u64, words[4]);
         next(child, word);
         tell("no more", set(child, WATCH, &[(word, 0), (word, 0)]));
-        // A child of it has none.
+        // A child of the tracee inherits none.
         tell("break", set(child, BREAK, &[(function, ON | FOUR)]));
         next(child, 0);
     }

@@ -1,5 +1,5 @@
-//! How privileges are gained and lost: capability sets at their edges, securebits, IDs that are set
-//! to their present values, set-id bits of files that are written or given away, and O_CREAT on
+//! Gaining and losing privileges: edge cases of capability sets, securebits, IDs that are set to
+//! their present values, set-ID bits of files that are written or change owner, and O_CREAT on
 //! existing files in a sticky folder.
 
 use std::ffi::CStr;
@@ -12,7 +12,7 @@ use crate::{in_child, tell, tell_end};
 const USER: u32 = 1000;
 const OTHER: u32 = 1001;
 const SAME: u32 = u32::MAX;
-/// Two of the capabilities.
+/// Capabilities used here.
 const NET_RAW: u32 = 13;
 const SETPCAP: u32 = 8;
 const SETUID: u32 = 7;
@@ -20,7 +20,7 @@ const CHOWN: u32 = 0;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value, and children end.
+    // SAFETY: every pointer passed is to a live value, and children end.
     unsafe {
         tell_end("sets", in_child(|| sets()));
         tell_end("no set", in_child(|| no_set()));
@@ -31,7 +31,7 @@ pub fn run() {
     }
 }
 
-/// What `abi privileges exec` has.
+/// `abi privileges exec`: prints its privileges.
 pub fn after_exec() {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let lines = status.lines().filter(|line| {
@@ -58,7 +58,7 @@ unsafe fn capset(sets: [u32; 6]) -> i64 {
     unsafe { libc::syscall(libc::SYS_capset, &header, &sets) as i64 }
 }
 
-/// Keeps the capabilities of these numbers alone.
+/// Keeps only these capabilities.
 unsafe fn hold(numbers: &[u32]) {
     let set = numbers.iter().fold(0, |set, number| set | 1 << number);
     unsafe {
@@ -71,7 +71,7 @@ unsafe fn shown() {
     println!("    {:x?}", unsafe { capget() });
 }
 
-/// Sets at their edges.
+/// Edge cases of capability sets.
 unsafe fn sets() {
     unsafe {
         let full = capget();
@@ -163,7 +163,7 @@ unsafe fn sets() {
     }
 }
 
-/// Where there is no room for sets.
+/// Invalid addresses of sets.
 unsafe fn no_set() {
     unsafe {
         let none = ptr::null_mut::<u32>();
@@ -294,7 +294,7 @@ unsafe fn secure_bits() {
     }
 }
 
-/// IDs that are set to what they are, with another for files.
+/// IDs that are set to their present values, while the filesystem ID differs.
 unsafe fn same_ids() {
     unsafe {
         println!("the same IDs");
@@ -328,7 +328,7 @@ unsafe fn same_ids() {
     }
 }
 
-/// A file of this mode, owner and group.
+/// Creates a file with this mode, owner and group.
 unsafe fn made(name: &CStr, mode: u32, uid: u32, gid: u32) {
     unsafe {
         libc::unlink(name.as_ptr());
@@ -346,7 +346,7 @@ unsafe fn mode(name: &CStr) -> u32 {
     }
 }
 
-/// Who writes to a program, cuts it or gives it away, and with which capabilities.
+/// Writes, truncations and changes of owner of a program, with various capabilities.
 unsafe fn set_ids() {
     let name = c"program";
     let file = name.as_ptr();
@@ -417,7 +417,7 @@ unsafe fn set_ids() {
             }
         }
         libc::unlink(file);
-        // Folders keep theirs.
+        // Folders keep their set-ID bits.
         libc::mkdir(file, 0o755);
         libc::chown(file, USER, USER);
         libc::chmod(file, 0o6755);
@@ -437,7 +437,7 @@ unsafe fn set_ids() {
     }
 }
 
-/// O_CREAT on what is there already, in sticky folders.
+/// O_CREAT on existing files in sticky folders.
 unsafe fn sticky() {
     unsafe {
         println!("sticky folders");

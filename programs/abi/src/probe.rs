@@ -1,25 +1,25 @@
-//! RISC-V's riscv_hwprobe, by the system call and by the vDSO.
+//! RISC-V's riscv_hwprobe, by the system call and through the vDSO.
 
 use std::io::Error;
 
-/// riscv_hwprobe(2)
+/// riscv_hwprobe(2).
 const CALL: libc::c_long = 258;
-/// RISCV_HWPROBE_WHICH_CPUS
+/// RISCV_HWPROBE_WHICH_CPUS.
 const WHICH_CPUS: u32 = 1;
-/// RISCV_HWPROBE_KEY_IMA_EXT_0 and RISCV_HWPROBE_KEY_HIGHEST_VIRT_ADDRESS
+/// RISCV_HWPROBE_KEY_IMA_EXT_0 and RISCV_HWPROBE_KEY_HIGHEST_VIRT_ADDRESS.
 const IMA_EXT_0: i64 = 4;
 const HIGHEST_ADDRESS: i64 = 7;
-/// RISCV_HWPROBE_KEY_CPUPERF_0, and RISCV_HWPROBE_KEY_MISALIGNED_SCALAR_PERF, which says the same
+/// RISCV_HWPROBE_KEY_CPUPERF_0, and RISCV_HWPROBE_KEY_MISALIGNED_SCALAR_PERF with the same meaning.
 const MISALIGNED: [i64; 2] = [5, 9];
-/// The last key, and the last bit of IMA_EXT_0, that Linux 6.12 knows.
+/// The last key, and the last bit of IMA_EXT_0, in Linux 6.12.
 const LAST_KEY: i64 = 9;
 const LAST_BIT: u32 = 48;
 
-/// A key with its value.
+/// A key and its value.
 type Pair = [i64; 2];
 
 unsafe extern "C" {
-    /// glibc's, which asks the vDSO where there is one.
+    /// glibc's function, which uses the vDSO if there is one.
     fn __riscv_hwprobe(
         pairs: *mut Pair,
         count: usize,
@@ -36,9 +36,9 @@ pub fn run() {
         let [key, value] = call(&mut [[key, 77]], &mut [], 0).map_or([-2, 0], |pairs| pairs[0]);
         match key {
             IMA_EXT_0 => println!("{key}: {:#x}", value & ((2 << LAST_BIT) - 1)),
-            // Depends on the levels of page tables.
+            // This depends on the number of page-table levels.
             HIGHEST_ADDRESS => println!("{key}: a power of two: {}", value.count_ones() == 1),
-            // The measured value, or that there is none.
+            // A measured value, or unknown.
             _ if MISALIGNED.contains(&key) => println!("{key}: {}", (0..=4).contains(&value)),
             _ => println!("{key}: {value}"),
         }
@@ -68,14 +68,14 @@ pub fn run() {
     }
 }
 
-/// The call, and what it made of the pairs.
+/// Makes the call; returns the pairs that it has changed.
 fn call<'a>(pairs: &'a mut [Pair], set: &mut [u8], flags: u32) -> Result<&'a [Pair], i32> {
     let set_start = if set.is_empty() {
         std::ptr::null_mut()
     } else {
         set.as_mut_ptr()
     };
-    // SAFETY: both arrays have as many elements as it says.
+    // SAFETY: both arrays have the stated lengths.
     let result = unsafe {
         libc::syscall(
             CALL,
@@ -92,7 +92,7 @@ fn call<'a>(pairs: &'a mut [Pair], set: &mut [u8], flags: u32) -> Result<&'a [Pa
     }
 }
 
-/// Whether the call and the vDSO give the same answers, and each key of its own.
+/// Whether the call and the vDSO agree.
 fn agree(keys: impl IntoIterator<Item = i64>) -> bool {
     let mut called: Vec<Pair> = keys.into_iter().map(|key| [key, 77]).collect();
     let mut probed = called.clone();

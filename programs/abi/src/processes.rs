@@ -1,4 +1,4 @@
-//! Processes: waiting, groups and sessions, descriptors and memory across fork and exec, limits.
+//! Processes: waits, groups and sessions, descriptors and memory across fork and exec, limits.
 
 use std::ffi::CString;
 use std::mem;
@@ -8,7 +8,7 @@ use crate::{in_child, path, tell, tell_end, tell_ok};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: children end by _exit, and every structure passed is whole.
+    // SAFETY: children end by _exit, and every structure passed is complete.
     unsafe {
         waiting();
         groups();
@@ -20,7 +20,7 @@ pub fn run() {
     }
 }
 
-/// How many of many children could be waited for before SIGCHLD was pending.
+/// How many of many children could be reaped before SIGCHLD was pending.
 unsafe fn untold() -> i32 {
     unsafe {
         let mut signals: libc::sigset_t = mem::zeroed();
@@ -47,7 +47,7 @@ unsafe fn untold() -> i32 {
     }
 }
 
-/// How many of many waits for a child were interrupted by the signal of its end.
+/// How often waits for a child were interrupted by its SIGCHLD.
 unsafe fn interrupted() -> i32 {
     extern "C" fn ignore(_: i32) {}
     unsafe {
@@ -307,7 +307,7 @@ unsafe fn limits() {
     }
 }
 
-/// The namespaces that the process is in, which it may enter again.
+/// The namespaces of the process, which it may enter again.
 unsafe fn own_namespaces() {
     const GET_USERS: libc::c_ulong = 0xb701;
     const GET_PARENT: libc::c_ulong = 0xb702;
@@ -362,7 +362,8 @@ unsafe fn own_namespaces() {
             libc::close(users);
             tell(" unknown", libc::ioctl(file, 0xb7ff as _));
             tell(" setns of another kind", libc::setns(file, libc::CLONE_FS));
-            // Entering a mount namespace changes root and directory, which Stile does not do.
+            // Entering a mount namespace changes the root and the working directory; Stile does not
+            // do that.
             if name != "mnt" {
                 tell(" setns", libc::setns(file, 0));
             }
@@ -371,7 +372,7 @@ unsafe fn own_namespaces() {
     }
 }
 
-/// Namespaces that a user may not create, and flags that are none.
+/// Namespaces that a user may not create, and invalid flags.
 unsafe fn namespaces() {
     unsafe {
         let file = libc::open(path(c"/dev/null"), libc::O_RDONLY);
@@ -393,7 +394,7 @@ unsafe fn namespaces() {
     }
 }
 
-/// A process's memory as a file.
+/// /proc/PID/mem.
 unsafe fn memory() {
     unsafe {
         static CONSTANT: [u8; 5] = *b"still";

@@ -1,4 +1,4 @@
-//! Which protections memory may get: files on mounts with noexec, stacks, locked memory.
+//! Protections that memory may get: files on mounts with noexec, stacks, locked memory.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -18,8 +18,8 @@ const READ_IMPLIES_EXEC: libc::c_ulong = 0x40_0000;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind, and what is mapped
-    // here is used here alone.
+    // SAFETY: every pointer passed is to a live value of the right type, and only this part uses
+    // its mappings.
     unsafe {
         nothing_executed();
         stacks();
@@ -29,7 +29,7 @@ pub fn run() {
     }
 }
 
-/// What was opened to read alone is not made writable where others would see it.
+/// A shared mapping of a file opened read-only cannot become writable.
 unsafe fn never_written() {
     unsafe {
         libc::close(file(c"read", 1));
@@ -53,7 +53,7 @@ unsafe fn map(pages: usize, rights: c_int, flags: c_int, fd: c_int) -> *mut c_vo
     unsafe { libc::mmap(ptr::null_mut(), pages * PAGE, rights, flags, fd, 0) }
 }
 
-/// A file of so many pages.
+/// Creates a file with this many pages.
 unsafe fn file(name: &CStr, pages: usize) -> c_int {
     unsafe {
         let fd = libc::open(name.as_ptr(), O_RDWR | O_CREAT, 0o644);
@@ -62,7 +62,7 @@ unsafe fn file(name: &CStr, pages: usize) -> c_int {
     }
 }
 
-/// The rights that /proc/self/maps tells of the page at `place`.
+/// The access rights of the page at `place` by /proc/self/maps.
 fn rights(place: *mut c_void) -> String {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let holds = |line: &&str| {
@@ -75,7 +75,7 @@ fn rights(place: *mut c_void) -> String {
     line.split(' ').nth(1).unwrap_or("none").to_owned()
 }
 
-/// MS_NOEXEC.
+/// Mappings of a file on a mount with MS_NOEXEC.
 unsafe fn nothing_executed() {
     unsafe {
         libc::mkdir(c"noexec".as_ptr(), 0o755);
@@ -96,7 +96,7 @@ unsafe fn nothing_executed() {
             change("to write and execute", place, BOTH | PROT_EXEC);
             println!("{}", rights(place));
         }
-        // The pages before a refused page are changed.
+        // The pages before the refused one are changed.
         let free = map(3, BOTH, MAP_PRIVATE | MAP_ANONYMOUS, -1);
         let middle = free.wrapping_byte_add(PAGE);
         let flags = MAP_PRIVATE | libc::MAP_FIXED;
@@ -108,7 +108,7 @@ unsafe fn nothing_executed() {
         for page in 0..3 {
             println!("{page}: {}", rights(free.wrapping_byte_add(page * PAGE)));
         }
-        // Later changes of the mount do not affect mappings.
+        // Later changes of the mount's flags do not affect mappings.
         let place = map(1, PROT_READ, MAP_PRIVATE, fd);
         let again = libc::MS_REMOUNT | libc::MS_BIND;
         tell(
@@ -129,7 +129,7 @@ unsafe fn nothing_executed() {
     }
 }
 
-/// READ_IMPLIES_EXEC, where it can and where it cannot be.
+/// READ_IMPLIES_EXEC, where it applies and where it does not.
 unsafe fn implied(fd: c_int) {
     unsafe {
         let free = map(3, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
@@ -144,7 +144,7 @@ unsafe fn implied(fd: c_int) {
         }
         tell("to write", libc::mprotect(free, 3 * PAGE, PROT_WRITE));
         println!("{}", rights(free));
-        // On RISC-V the heap is never executed.
+        // On RISC-V the heap is never executable.
         let end = libc::syscall(libc::SYS_brk, 0) as usize;
         let end = end.next_multiple_of(PAGE);
         libc::syscall(libc::SYS_brk, end + PAGE);
@@ -200,7 +200,7 @@ unsafe fn stacks() {
     }
 }
 
-/// Advice for locked memory.
+/// madvise(2) on locked memory.
 unsafe fn locked() {
     unsafe {
         let page = map(2, BOTH, MAP_PRIVATE | MAP_ANONYMOUS, -1);
@@ -229,7 +229,7 @@ unsafe fn locked() {
     }
 }
 
-/// MADV_REMOVE asks whether the file may be written, not the memory.
+/// MADV_REMOVE requires write access to the file, not to the memory.
 unsafe fn holes() {
     unsafe {
         let fd = file(c"file", 2);

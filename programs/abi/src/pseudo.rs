@@ -15,7 +15,7 @@ const RWF_NOAPPEND: c_int = 32;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every structure passed is whole, and children end by _exit.
+    // SAFETY: every structure passed is complete, and children end by _exit.
     unsafe {
         pipes();
         anonymous();
@@ -26,7 +26,7 @@ pub fn run() {
     }
 }
 
-/// Which can be written at a place that is asked for, and what is said where none can be.
+/// Files that can be written at an offset, and the errors of the others.
 unsafe fn written() {
     unsafe {
         for path in [
@@ -83,7 +83,7 @@ unsafe fn written() {
     }
 }
 
-/// Extended attributes of what is generated.
+/// Extended attributes of generated files.
 unsafe fn extended() {
     unsafe {
         for path in [
@@ -161,7 +161,7 @@ const TIMES: [libc::timespec; 2] = [
     },
 ];
 
-/// A pipe is its creator's.
+/// A pipe belongs to its creator.
 unsafe fn pipes() {
     unsafe {
         let mut made = [0; 2];
@@ -232,7 +232,7 @@ unsafe fn pipes() {
     }
 }
 
-/// Properties that eventfd, epoll and similar files share.
+/// Properties common to eventfd, epoll and similar files.
 unsafe fn anonymous() {
     unsafe {
         let files = [
@@ -277,7 +277,7 @@ unsafe fn anonymous() {
     }
 }
 
-/// Files that the kernel writes when they are read.
+/// Files whose content the kernel generates when they are read.
 unsafe fn generated() {
     unsafe {
         for name in [
@@ -317,7 +317,7 @@ unsafe fn generated() {
                 "  a user",
                 in_child(|| {
                     libc::setuid(USER);
-                    // So that the files of this process in /proc do not become root's.
+                    // Keeps the files of this process in /proc from becoming root's.
                     libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0);
                     tell("    mode", libc::chmod(name.as_ptr(), 0o444));
                     tell("    owner", libc::chown(name.as_ptr(), USER, USER));
@@ -357,7 +357,7 @@ unsafe fn at(name: *const libc::c_char) -> libc::stat {
     }
 }
 
-/// A terminal of devpts, and that file system's directory.
+/// A terminal of devpts, and the directory of devpts.
 unsafe fn terminals() {
     unsafe {
         let master = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY);

@@ -1,4 +1,4 @@
-//! Raw and ping sockets on the machine itself, over IPv4 and IPv6.
+//! Raw and ping sockets on the local machine, over IPv4 and IPv6.
 
 use std::mem;
 
@@ -16,18 +16,18 @@ use crate::{in_child, tell, tell_end};
 /// Addresses of the machine.
 const LOCAL: u32 = 0x7f00_0001;
 const OTHER: u32 = 0x7f00_0002;
-/// The groups that may have ping sockets.
+/// The groups that may create ping sockets.
 const GROUPS: &str = "/proc/sys/net/ipv4/ping_group_range";
 /// Options of raw sockets.
 const FILTER: c_int = 1;
 const IPV6_CHECKSUM: c_int = 7;
 const IPV6_HDRINCL: c_int = 36;
-/// A protocol that nobody has.
+/// A protocol number that is not in use.
 const FREE: c_int = 253;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         groups();
         tell_end("the user", in_child(|| user()));
@@ -86,7 +86,7 @@ unsafe fn groups() {
     }
 }
 
-/// Operations of a user without capabilities.
+/// Operations by a user without capabilities.
 unsafe fn user() {
     unsafe {
         libc::setgroups(0, std::ptr::null());
@@ -108,7 +108,7 @@ unsafe fn user() {
     }
 }
 
-/// An echo request, whose number says which it is.
+/// An echo request with this number.
 fn request(family: c_int, number: u8) -> Vec<u8> {
     let kind = if family == AF_INET { 8 } else { 128 };
     let mut bytes = vec![kind, 0, 0, 0, 0x12, 0x34, 0, number];
@@ -116,7 +116,7 @@ fn request(family: c_int, number: u8) -> Vec<u8> {
     bytes
 }
 
-/// The same with a checksum, as IPv4 wants it.
+/// Adds the checksum, which IPv4 requires.
 fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
     let mut sum: u32 = 0;
     for word in bytes.chunks(2) {
@@ -127,7 +127,7 @@ fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Receives within a moment, and prints bytes from `from` on.
+/// Waits for a message, and prints its bytes from `from` on.
 unsafe fn show(what: &str, file: c_int, from: usize) {
     unsafe {
         let mut entry = libc::pollfd {
@@ -140,7 +140,7 @@ unsafe fn show(what: &str, file: c_int, from: usize) {
     }
 }
 
-/// The same without waiting. The identification and checksum of an IPv4 header are left out.
+/// The same without waiting. Leaves out the identification and the checksum of an IPv4 header.
 unsafe fn show_now(what: &str, file: c_int, from: usize) {
     unsafe {
         let mut bytes = [0u8; 2048];
@@ -303,7 +303,7 @@ unsafe fn kinds() {
     }
 }
 
-/// An IPv4 packet of this protocol whose length and checksum are wrong.
+/// An IPv4 packet of this protocol, with a wrong length and checksum.
 fn packet(protocol: c_int, from: u32, to: u32) -> Vec<u8> {
     let mut bytes = vec![0x45, 4, 0xff, 0xff, 0, 9, 0, 0, 17, protocol as u8, 1, 2];
     bytes.extend_from_slice(&from.to_be_bytes());
@@ -387,7 +387,7 @@ unsafe fn checksums() {
     }
 }
 
-/// A raw socket sees datagrams of UDP, and sends them.
+/// A raw socket receives UDP datagrams, and sends them.
 unsafe fn datagrams() {
     unsafe {
         let raw = libc::socket(AF_INET, SOCK_RAW, IPPROTO_UDP);
@@ -418,7 +418,7 @@ unsafe fn datagrams() {
     }
 }
 
-/// ICMP reports a packet that nobody takes.
+/// ICMP reports a packet that no socket receives.
 unsafe fn nobody() {
     unsafe {
         for family in [AF_INET, AF_INET6] {
@@ -453,7 +453,7 @@ unsafe fn nobody() {
     }
 }
 
-/// A raw socket gets the errors of what it sent.
+/// A raw socket gets the errors of packets that it has sent.
 unsafe fn errors() {
     unsafe {
         let raw = libc::socket(AF_INET, SOCK_RAW, IPPROTO_UDP);

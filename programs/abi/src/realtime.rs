@@ -1,7 +1,7 @@
-//! The real-time policies: the order of threads on one CPU.
+//! Real-time policies: the order of threads on one CPU.
 //!
-//! The expected results hold however slow the machine is, except that ordinary threads get their
-//! share after a second: where they could disturb, a part is tried again.
+//! The expected results hold on slow machines too, except that ordinary threads get their share
+//! after a second: parts that these could disturb are tried again.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst};
@@ -14,7 +14,7 @@ use crate::{in_child, tell, tell_end};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         libc::syscall(libc::SYS_sched_setaffinity, 0, 8, &[1u64]);
         order();
@@ -33,14 +33,14 @@ pub fn run() {
     }
 }
 
-/// How often a part is tried.
+/// The number of attempts.
 const TRIES: usize = 10;
 
 unsafe fn schedule(thread: i32, policy: i32, priority: i32) -> i64 {
     unsafe { libc::syscall(libc::SYS_sched_setscheduler, thread, policy, &priority) }
 }
 
-/// CPU time of the thread in ms.
+/// The CPU time of the thread in ms.
 fn used() -> i64 {
     // SAFETY: the time outlives the call.
     unsafe {
@@ -50,7 +50,7 @@ fn used() -> i64 {
     }
 }
 
-/// Runs for so many ms.
+/// Uses the CPU for `ms`.
 fn spin(ms: i64) {
     let end = used() + ms;
     while used() < end {}
@@ -66,7 +66,7 @@ unsafe fn sleep(ms: i64) {
     }
 }
 
-/// A thread that waits until it is let go, and then does its work.
+/// A thread that waits until it is let go, and then runs its work.
 struct Waiting {
     thread: i32,
     gate: [i32; 2],
@@ -88,7 +88,7 @@ impl Waiting {
             while number.load(SeqCst) == 0 {
                 sleep(1);
             }
-            // Until it sleeps there.
+            // Waits until it sleeps there.
             let thread = number.load(SeqCst);
             let stat = format!("/proc/self/task/{thread}/stat");
             let asleep = || std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") S "));
@@ -127,7 +127,7 @@ fn note(name: char) {
     }
 }
 
-/// Tries `part` until it gives what is expected, and prints what it gave.
+/// Runs `part` until it has the expected result, and prints the last result.
 fn attempt(what: &str, expected: &str, mut part: impl FnMut()) {
     let mut seen = String::new();
     for _ in 0..TRIES {
@@ -158,7 +158,7 @@ unsafe fn order() {
             });
             schedule(0, SCHED_FIFO, 50);
             threads.iter().for_each(|thread| thread.go());
-            // The others that run are of lower priority, and so wait.
+            // The other threads have lower priorities, and wait.
             spin(30);
             if ORDER.lock().is_ok_and(|order| !order.is_empty()) {
                 note('!');
@@ -169,8 +169,8 @@ unsafe fn order() {
     }
 }
 
-/// Whether the second of two threads of one priority begins before the first ends, which is when it
-/// has run for a while or, in turn, only then. A third may interrupt it.
+/// Whether the second of two threads of one priority starts before the first ends: SCHED_RR lets it
+/// start after a time slice, SCHED_FIFO only afterwards. A third may interrupt the first.
 unsafe fn turns(policy: i32, interrupt: bool) -> &'static str {
     static DONE: AtomicBool = AtomicBool::new(false);
     static BEFORE: AtomicBool = AtomicBool::new(false);
@@ -248,7 +248,7 @@ unsafe fn wakes() {
     }
 }
 
-/// Threads that wait to run, and the one that runs, get other priorities.
+/// Changes the priorities of threads that are ready, and of the running one.
 unsafe fn moves() {
     unsafe {
         attempt("raised", "AB", || {
@@ -304,7 +304,7 @@ unsafe fn moves() {
     }
 }
 
-/// Ordinary threads run in the end, and those that want to be idle too.
+/// Ordinary and idle threads run eventually.
 unsafe fn shares() {
     static RAN: AtomicBool = AtomicBool::new(false);
     unsafe {
@@ -327,7 +327,7 @@ static WARNED: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn warned(_number: i32) {
     if WARNED.fetch_add(1, SeqCst) == 0 {
-        // SAFETY: as of `write` in a handler.
+        // SAFETY: write is async-signal-safe.
         unsafe { libc::write(1, c"warned\n".as_ptr().cast(), 7) };
     }
 }
@@ -356,7 +356,7 @@ unsafe fn too_long() {
     }
 }
 
-/// A thread that sleeps begins anew: it may run for longer than the limit in all.
+/// A sleep restarts the limit (RLIMIT_RTTIME): in total a thread may run longer.
 unsafe fn short() {
     let short_times = || unsafe {
         if limit(200_000, libc::RLIM_INFINITY) != 0 || schedule(0, SCHED_FIFO, 1) != 0 {
@@ -367,7 +367,7 @@ unsafe fn short() {
             sleep(10);
         }
     };
-    // The time that a host takes from the machine counts, too.
+    // Time that the host takes from the machine counts too.
     let mut end = in_child(short_times);
     for _ in 1..TRIES {
         if end == 0 {
@@ -390,11 +390,11 @@ unsafe fn intervals() {
     }
 }
 
-/// Threads that change all the time how they and others are scheduled, and where: none is lost.
+/// Threads that change the policy and the CPU of themselves and others all the time: none is lost.
 unsafe fn mixed() {
     static NUMBERS: [AtomicI32; 8] = [const { AtomicI32::new(0) }; 8];
     let one = |own: usize| {
-        // SAFETY: pointers are of values that outlive the calls.
+        // SAFETY: all pointers are to values that outlive the calls.
         unsafe {
             NUMBERS[own].store(libc::gettid(), SeqCst);
             let mut random = own as u64;

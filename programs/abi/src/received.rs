@@ -1,5 +1,5 @@
-//! Options that affect reception: filters (SO_ATTACH_FILTER), peeks from an offset (SO_PEEK_OFF),
-//! the CPU (SO_INCOMING_CPU); and options of buffers and of the interface.
+//! Options about reception: filters (SO_ATTACH_FILTER), peeks at an offset (SO_PEEK_OFF), the CPU
+//! (SO_INCOMING_CPU); and options of buffers and of the interface.
 
 use std::{mem, ptr};
 
@@ -24,7 +24,7 @@ const INCOMING_CPU: c_int = 49;
 const BINDTOIFINDEX: c_int = 62;
 const BUF_LOCK: c_int = 72;
 
-/// Instructions of filters.
+/// Opcodes of filters.
 const RET: u16 = 0x06;
 const RET_A: u16 = 0x16;
 const LD_BYTE: u16 = 0x30;
@@ -33,12 +33,12 @@ const LD_WORD: u16 = 0x20;
 const LD_LEN: u16 = 0x80;
 const JEQ: u16 = 0x15;
 const SUB: u16 = 0x14;
-/// What is known beside a packet begins here (SKF_AD_OFF).
+/// Ancillary data starts at this offset (SKF_AD_OFF).
 const BESIDE: u32 = -0x1000i32 as u32;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         attached();
         datagrams();
@@ -62,7 +62,7 @@ pub fn run() {
     }
 }
 
-/// Fields of a packet that control messages set: those of its own protocol.
+/// Fields of a packet that control messages set: only those of its own protocol.
 unsafe fn controls() {
     const IP: c_int = 0;
     const IPV6: c_int = 41;
@@ -131,7 +131,7 @@ unsafe fn controls() {
     }
 }
 
-/// Tells what comes beside a datagram.
+/// Prints the control messages of a datagram.
 unsafe fn fields(file: c_int) {
     unsafe {
         let (mut bytes, mut control) = ([0u8; 16], [0u64; 32]);
@@ -157,7 +157,7 @@ unsafe fn fields(file: c_int) {
     }
 }
 
-/// What is too long to be sent is refused before an error that waits is told.
+/// A message that is too long is refused before a pending error is reported.
 unsafe fn too_long() {
     unsafe {
         for family in [AF_INET, AF_INET6] {
@@ -196,7 +196,7 @@ fn attach(file: c_int, filter: &[sock_filter]) -> c_int {
     set(file, SOL_SOCKET, ATTACH, program)
 }
 
-/// Which filters there can be.
+/// Valid and invalid filters.
 unsafe fn attached() {
     unsafe {
         let file = udp(AF_INET);
@@ -253,7 +253,7 @@ unsafe fn attached() {
     }
 }
 
-/// Filters of UDP read its header too.
+/// UDP filters can also read the UDP header.
 unsafe fn datagrams() {
     unsafe {
         for family in [AF_INET, AF_INET6] {
@@ -327,7 +327,7 @@ unsafe fn datagrams() {
     }
 }
 
-/// What came by IPv4 is of IPv4, at a socket of IPv6 too.
+/// A datagram that arrived over IPv4 is an IPv4 one, on an IPv6 socket too.
 unsafe fn mapped() {
     unsafe {
         let (a, b) = (udp(AF_INET), libc::socket(AF_INET6, SOCK_DGRAM, 0));
@@ -346,7 +346,7 @@ unsafe fn mapped() {
     }
 }
 
-/// Filters of raw sockets read the packet from its IP header on.
+/// Filters of raw sockets read the packet from its IP header.
 unsafe fn raw() {
     unsafe {
         let a = libc::socket(AF_INET, SOCK_RAW, 253);
@@ -407,7 +407,7 @@ unsafe fn connection() -> [c_int; 2] {
     }
 }
 
-/// `all`: MSG_TRUNC, where that changes what a receive gives alone.
+/// `all` is MSG_TRUNC, if that only changes the value that a receive returns.
 unsafe fn peeks([a, b]: [c_int; 2], all: c_int) {
     unsafe {
         let offset = |what: &str| println!("  {what} {}", option(b, PEEK_OFF));
@@ -452,7 +452,7 @@ unsafe fn peeks([a, b]: [c_int; 2], all: c_int) {
     }
 }
 
-/// Options that are numbers.
+/// Options with a number.
 unsafe fn numbers() {
     unsafe {
         for (domain, kind, protocol) in [
@@ -487,7 +487,7 @@ unsafe fn numbers() {
     }
 }
 
-/// Among sockets that share a port, one whose SO_INCOMING_CPU is this CPU comes first.
+/// Among sockets that share a port, one whose SO_INCOMING_CPU is this CPU is preferred.
 unsafe fn cpu() {
     unsafe {
         let mut set_of: libc::cpu_set_t = mem::zeroed();

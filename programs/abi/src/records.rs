@@ -1,4 +1,4 @@
-//! Reads of /proc/PID/maps and smaps: whole records, at positions that stay valid while the memory
+//! Reads of /proc/PID/maps and smaps: whole records, at offsets that stay valid while the memory
 //! changes.
 
 use std::ffi::CStr;
@@ -9,19 +9,19 @@ use libc::c_int;
 use crate::{error, tell};
 
 const PAGE: usize = 4096;
-/// Areas that alternate in what may be done with them, so that each is one of its own.
+/// The number of areas, with alternating rights, so that none merges with its neighbours.
 const AREAS: usize = 400;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: the areas are this program's own, and each buffer is as large as is said.
+    // SAFETY: the areas belong to this part, and each buffer has the stated size.
     unsafe {
         let start = areas();
         for name in [c"/proc/self/maps", c"/proc/self/smaps"] {
             println!("{}", name.to_str().expect("ASCII"));
             let file = libc::open(name.as_ptr(), libc::O_RDONLY);
             whole(file);
-            // What smaps counts changes as it is read.
+            // The counts in smaps change while it is read.
             if name == c"/proc/self/maps" {
                 positions(file, name);
                 changes(name, start);
@@ -33,7 +33,7 @@ pub fn run() {
 
 unsafe fn areas() -> *mut u8 {
     unsafe {
-        // A page without rights on either side, so that no area merges with others.
+        // Surrounds the areas by inaccessible pages, so that they merge with no others.
         let all = libc::mmap(ptr::null_mut(), (AREAS + 2) * PAGE, 0, 0x22, -1, 0);
         let start = all.cast::<u8>().add(PAGE);
         libc::mprotect(start.cast(), AREAS * PAGE, 1);
@@ -44,7 +44,7 @@ unsafe fn areas() -> *mut u8 {
     }
 }
 
-/// Reads until `enough`, adding to `text`, which has room: no memory comes meanwhile.
+/// Reads until `enough`, and appends to `text`, which has room: no memory is mapped meanwhile.
 unsafe fn read_into(file: c_int, text: &mut String, enough: impl Fn(&str) -> bool) {
     unsafe {
         let mut bytes = [0u8; 8192];
@@ -61,7 +61,7 @@ unsafe fn read_into(file: c_int, text: &mut String, enough: impl Fn(&str) -> boo
     }
 }
 
-/// Every read that has room gets whole records, no more than a page.
+/// Every read with enough room returns whole records, at most a page.
 unsafe fn whole(file: c_int) {
     unsafe {
         let (mut ends, mut most, mut least) = (true, 0, PAGE);
@@ -90,7 +90,7 @@ unsafe fn whole(file: c_int) {
 
 unsafe fn positions(file: c_int, name: &CStr) {
     unsafe {
-        // What is read next changes nothing any more.
+        // Later reads into this buffer change no area.
         let mut bytes = vec![0u8; 1 << 20];
         libc::lseek(file, 0, libc::SEEK_SET);
         let mut len = 0;
@@ -147,11 +147,11 @@ unsafe fn positions(file: c_int, name: &CStr) {
     }
 }
 
-/// Areas that come and go while the file is read.
+/// Areas that are unmapped while the file is read.
 unsafe fn changes(name: &CStr, start: *mut u8) {
     unsafe {
         let file = libc::open(name.as_ptr(), libc::O_RDONLY);
-        // Up to the middle of the areas.
+        // Reads up to the middle of the areas.
         let middle = start.add(AREAS / 2 * PAGE) as usize;
         let (mut first, mut again) = (
             String::with_capacity(1 << 18),
@@ -167,7 +167,7 @@ unsafe fn changes(name: &CStr, start: *mut u8) {
                 .is_some_and(|line| address(line) >= middle)
         };
         read_into(file, &mut first, is_beyond);
-        // What was shown goes, and much of what comes.
+        // Unmaps areas that were listed, and some that were not yet.
         let seen = first.lines().count();
         libc::munmap(start.cast(), 100 * PAGE);
         libc::munmap(start.add(300 * PAGE).cast(), 50 * PAGE);

@@ -1,4 +1,4 @@
-//! Arguments that are refused, and with which error; flags that change what a call does.
+//! Refused arguments and their errors; flags that change the effect of a call.
 
 use std::{mem, ptr};
 
@@ -10,7 +10,7 @@ use crate::{in_child, path, tell, tell_end};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         scheduling();
         threads();
@@ -188,7 +188,7 @@ unsafe fn times() {
     }
 }
 
-/// Settings of the machine that take effect, and come back.
+/// Machine-wide settings, which are changed and restored.
 unsafe fn settings() {
     let set = |name: &str, value: &str| {
         let place = format!("/proc/sys/kernel/{name}");

@@ -1,4 +1,4 @@
-//! Calls that fail after they have chosen descriptors: these are never seen open.
+//! Calls that fail after they have chosen a descriptor: nobody ever sees it open.
 
 use std::fs::{self, DirEntry, File};
 use std::mem::{self, offset_of};
@@ -19,7 +19,7 @@ static SEEN: AtomicU32 = AtomicU32::new(0);
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value, or of nothing and refused.
+    // SAFETY: every pointer passed is to a live value, or invalid and refused.
     unsafe {
         let mut pair = [0; 2];
         libc::socketpair(AF_UNIX, SOCK_STREAM, 0, pair.as_mut_ptr());
@@ -54,7 +54,7 @@ pub fn run() {
     }
 }
 
-/// Makes a call many times, which fails each time.
+/// Makes a call many times, all of which fail.
 unsafe fn fails(what: &str, call: impl Fn() -> c_long) {
     let failed = (0..ROUNDS).filter(|_| call() < 0).count();
     println!("{what}: {}, {}", failed == ROUNDS, error());
@@ -90,7 +90,7 @@ unsafe fn peer(socket: c_int) -> c_long {
     }
 }
 
-/// Receives a descriptor where there is no memory for its number: none was received.
+/// Receives a descriptor with an invalid address for its number: none is received.
 unsafe fn rights(from: c_int, to: c_int) -> c_long {
     #[repr(C)]
     struct Control {
@@ -139,13 +139,13 @@ unsafe fn listens() -> c_long {
     }
 }
 
-/// A descriptor that a call has chosen cannot be replaced; nor is it open in a child.
+/// A descriptor that a pending call has chosen cannot be replaced, and is not open in a child.
 unsafe fn replaced() {
     unsafe {
         let mut address: libc::sockaddr_un = mem::zeroed();
         address.sun_family = AF_UNIX as u16;
         let listener = libc::socket(AF_UNIX, SOCK_STREAM, 0);
-        // A name that the kernel chooses.
+        // The kernel chooses an address.
         libc::bind(listener, (&raw const address).cast(), 2);
         libc::listen(listener, 1);
         let (told, tid) = channel();
@@ -166,7 +166,7 @@ unsafe fn replaced() {
         while file.read_at(&mut text, 0).is_err() || !text.starts_with(accepts.as_bytes()) {
             thread::yield_now();
         }
-        // By hand: a C library may try again while it is reserved.
+        // The raw call: a C library may retry while the descriptor is reserved.
         tell("replace", libc::syscall(libc::SYS_dup3, 0, chosen, 0));
         tell("close", libc::close(chosen));
         tell("look", libc::fcntl(chosen, libc::F_GETFD));

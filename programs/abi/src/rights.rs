@@ -1,4 +1,4 @@
-//! Permissions of files and mounts: set-id bits, read-only and other mounts, changes of the root.
+//! Permissions of files and mounts: set-ID bits, read-only and other mounts, changes of the root.
 
 use std::ffi::CStr;
 use std::mem;
@@ -10,11 +10,11 @@ use libc::{
 
 use crate::{in_child, path, tell, tell_end};
 
-/// A user and a group that nobody else is.
+/// A user and group ID that nobody else has.
 const USER: u32 = 1234;
 
 fn mode(name: &'static CStr) -> u32 {
-    // SAFETY: the name is NUL-terminated, and all zeros are a `stat`.
+    // SAFETY: the name is NUL-terminated, and all zeroes is a valid `stat`.
     unsafe {
         let mut stat: libc::stat = mem::zeroed();
         libc::stat(path(name), &mut stat);
@@ -24,7 +24,7 @@ fn mode(name: &'static CStr) -> u32 {
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         libc::umask(0);
         set_id();
@@ -36,7 +36,7 @@ pub fn run() {
     }
 }
 
-/// Gives up one capability of those in force.
+/// Drops one effective capability.
 unsafe fn drop_capability(number: u32) {
     let header = [0x2008_0522u32, 0];
     let mut sets = [[0u32; 3]; 2];
@@ -143,7 +143,7 @@ unsafe fn privileged_calls() {
     }
 }
 
-/// Becomes a user without rights.
+/// Becomes an unprivileged user.
 unsafe fn become_user() {
     unsafe {
         libc::setgroups(0, std::ptr::null());
@@ -203,7 +203,7 @@ unsafe fn mount(kind: &CStr, flags: u64) -> i32 {
     }
 }
 
-/// Closes what was opened: 0, or -1 where nothing was.
+/// Closes an open file; returns 0, or -1 if nothing was opened.
 unsafe fn opened(file: i32) -> i32 {
     if file < 0 {
         file

@@ -1,4 +1,4 @@
-//! Restartable sequences, and barriers on other CPUs.
+//! Restartable sequences, and membarrier(2).
 
 use std::arch::global_asm;
 use std::mem;
@@ -10,7 +10,7 @@ use crate::{in_child, tell, tell_end};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: the areas outlive the threads that register them, or are taken back.
+    // SAFETY: the areas outlive the threads that register them, or are unregistered.
     unsafe {
         registering();
         sections();
@@ -87,7 +87,7 @@ unsafe fn registering() {
     }
 }
 
-// A critical section that only its abort ends; the word before the abort is the signature.
+// A critical section that only an abort ends; the word before the abort handler is the signature.
 #[cfg(target_arch = "aarch64")]
 global_asm!(
     ".pushsection .data.rel.ro, \"aw\"",
@@ -118,7 +118,7 @@ global_asm!(
     ".popsection",
     ".pushsection .text",
     ".option push",
-    // With compressed instructions the signature may lie between two words.
+    // With compressed instructions the signature would be unaligned.
     ".balign 4",
     ".option rvc",
     "   c.nop",
@@ -138,7 +138,7 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    /// Stays in the critical section until something disturbs it: 1.
+    /// Stays in the critical section until that is aborted; returns 1.
     fn rseq_loop(section: *mut usize) -> i32;
 }
 
@@ -148,7 +148,7 @@ extern "C" fn caught(_: i32) {
     CAUGHT.store(true, SeqCst);
 }
 
-/// Sends SIGALRM every so many microseconds, for as long as it takes; never with 0.
+/// Sends SIGALRM at this interval in microseconds; 0 stops that.
 unsafe fn ring(every: u32) {
     unsafe {
         let span = libc::timeval {
@@ -172,7 +172,7 @@ unsafe fn sections() {
         ring(100_000);
         let mut ended = rseq_loop(section);
         while !CAUGHT.load(SeqCst) {
-            // Something else disturbed it before.
+            // Something else aborted it before.
             ended = rseq_loop(section);
         }
         println!("a signal: {ended}");
@@ -183,7 +183,7 @@ unsafe fn sections() {
         libc::sched_setaffinity(0, size_of_val(&one), &one);
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
-            // It is on the same CPU.
+            // This thread runs on the same CPU.
             scope.spawn(|| {
                 while !done.load(Relaxed) {
                     std::hint::spin_loop()
@@ -238,13 +238,13 @@ unsafe fn barriers() {
     }
 }
 
-/// A section that is bad when a signal's handler is about to run is SIGSEGV, and so is that one's
-/// delivery, which ends the process.
+/// An invalid critical section at the delivery of a signal causes SIGSEGV, whose delivery fails
+/// too, and kills the process.
 unsafe fn undeliverable() {
     extern "C" fn handler(_: i32) {}
     for signal in [libc::SIGUSR1, libc::SIGSEGV] {
         let end = in_child(|| {
-            // SAFETY: the process ends with this.
+            // SAFETY: the process ends here.
             unsafe {
                 let area = Box::leak(Box::new(Area::new()));
                 tell("register", rseq(area, 32, 0, SIGNATURE));

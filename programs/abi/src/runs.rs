@@ -1,5 +1,5 @@
-//! Pages that lie one after the other in memory, of files and of populated memory: what changes one
-//! of them leaves those around it as they were.
+//! Contiguous pages, of files and of populated memory: a change of one page leaves the pages around
+//! it unchanged.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -17,7 +17,7 @@ const RUN: usize = 16;
 const PAGES: usize = 4 * RUN;
 const BOTH: c_int = PROT_READ | PROT_WRITE;
 
-/// A file whose pages begin with their numbers, written at once.
+/// A file whose pages begin with their numbers, written in one call.
 fn file(name: &str) -> io::Result<fs::File> {
     let mut options = fs::File::options();
     let file = options.read(true).write(true).create(true).truncate(true);
@@ -30,11 +30,11 @@ fn file(name: &str) -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// Maps it at an address of whole runs.
+/// Maps the file at an address where runs begin.
 fn map(file: &fs::File, rights: c_int, flags: c_int) -> *mut u8 {
     let anonymous = MAP_PRIVATE | MAP_ANONYMOUS;
     let len = (PAGES + RUN) * PAGE;
-    // SAFETY: new mappings, the second in the first.
+    // SAFETY: new mappings, the second inside the first.
     unsafe {
         let room = libc::mmap(ptr::null_mut(), len, PROT_NONE, anonymous, -1, 0);
         let start = room.map_addr(|start| start.next_multiple_of(RUN * PAGE));
@@ -48,13 +48,13 @@ fn page(start: *mut u8, number: usize) -> *mut u8 {
 }
 
 fn touch(page: *mut u8) {
-    // SAFETY: a caller that has not mapped it wants to die.
+    // SAFETY: if the page is not mapped, the caller expects the fault.
     unsafe { crate::touch(page) };
 }
 
-/// Those of some pages that do not begin with their number, with what they do.
+/// The pages, of the given ones, that do not begin with their number, and what they begin with.
 fn others(start: *mut u8, pages: impl IntoIterator<Item = usize>) -> Vec<(usize, u8)> {
-    // SAFETY: the caller has them mapped.
+    // SAFETY: the caller has mapped them.
     let byte = |number| unsafe { page(start, number).read_volatile() };
     let pages = pages.into_iter().map(|number| (number, byte(number)));
     pages
@@ -64,7 +64,7 @@ fn others(start: *mut u8, pages: impl IntoIterator<Item = usize>) -> Vec<(usize,
 
 fn present(start: *mut u8) -> usize {
     let mut answer = [0; PAGES];
-    // SAFETY: the mapping, and an answer of its pages.
+    // SAFETY: the mapping, and a byte for each of its pages.
     unsafe { libc::mincore(start.cast(), PAGES * PAGE, answer.as_mut_ptr()) };
     answer.iter().filter(|page| **page & 1 == 1).count()
 }
@@ -128,11 +128,11 @@ fn all() -> io::Result<()> {
     Ok(())
 }
 
-/// Maps private memory at an address of whole units of so many bytes, and writes their numbers to
-/// the pages.
+/// Maps private memory at an address that is a multiple of `unit`, and writes their numbers into
+/// its pages.
 fn private(unit: usize, len: usize, flags: c_int) -> *mut u8 {
     let anonymous = MAP_PRIVATE | MAP_ANONYMOUS;
-    // SAFETY: new mappings, the second in the first.
+    // SAFETY: new mappings, the second inside the first.
     let start = unsafe {
         let room = libc::mmap(ptr::null_mut(), len + unit, PROT_NONE, anonymous, -1, 0);
         let start = room.map_addr(|start| start.next_multiple_of(unit));
@@ -152,7 +152,7 @@ fn private(unit: usize, len: usize, flags: c_int) -> *mut u8 {
 
 fn populated() {
     let len = PAGES * PAGE;
-    // As many pages as are touched are there.
+    // Only touched pages are present.
     let start = private(RUN * PAGE, len, 0);
     // SAFETY: the mapping.
     tell("munmap", unsafe { libc::munmap(start.cast(), len) });
@@ -215,7 +215,7 @@ fn change(start: *mut u8) {
 fn huge() {
     const HUGE: usize = 2 << 20;
     let anonymous = MAP_PRIVATE | MAP_ANONYMOUS;
-    // SAFETY: new mappings, the second in the first.
+    // SAFETY: new mappings, the second inside the first.
     let start: *mut u8 = unsafe {
         let room = libc::mmap(ptr::null_mut(), 2 * HUGE, PROT_NONE, anonymous, -1, 0);
         let start = room.map_addr(|start| start.next_multiple_of(HUGE));
@@ -233,7 +233,7 @@ fn huge() {
     println!("{:?}", others(start, PAGES..2 * PAGES));
 }
 
-/// What the file itself begins a page with.
+/// The first byte of a page in the file itself.
 fn at(file: &fs::File, number: usize) -> io::Result<u8> {
     let mut byte = [0];
     file.read_exact_at(&mut byte, (number * PAGE) as u64)?;
@@ -296,7 +296,7 @@ fn cut() -> io::Result<()> {
     let start = map(&own, PROT_READ, MAP_PRIVATE);
     println!("whole: {:?}", others(start, 0..PAGES));
     let hole = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    // SAFETY: takes numbers.
+    // SAFETY: the call takes only numbers.
     let punched = unsafe { libc::fallocate(own.as_raw_fd(), hole, 9 * PAGE as i64, PAGE as i64) };
     tell("a hole", punched);
     println!("others: {:?}", others(start, 0..PAGES));

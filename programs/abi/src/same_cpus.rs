@@ -1,11 +1,11 @@
-//! What each CPU reports to a program about itself is the same, however the CPUs differ.
+//! All CPUs report the same to programs about themselves, however they differ.
 
 use std::fs;
 use std::mem;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: a set of CPUs is plain data; the calls get whole ones.
+    // SAFETY: a CPU set is plain data, and complete in all calls.
     unsafe {
         let mut allowed: libc::cpu_set_t = mem::zeroed();
         libc::sched_getaffinity(0, size_of_val(&allowed), &mut allowed);
@@ -27,7 +27,7 @@ pub fn run() {
     println!("done");
 }
 
-/// The lines of `/proc/cpuinfo` that tell what programs may use are the same for all CPUs.
+/// The lines of `/proc/cpuinfo` about what programs may use are the same for all CPUs.
 fn cpuinfo() {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     for name in ["Features", "isa"] {
@@ -43,7 +43,7 @@ fn cpuinfo() {
     }
 }
 
-/// The names and values that a program reads on this CPU.
+/// The names and values that a program can read on this CPU.
 #[cfg(target_arch = "aarch64")]
 fn readings() -> Vec<(&'static str, u64)> {
     use std::arch::asm;
@@ -58,7 +58,7 @@ fn readings() -> Vec<(&'static str, u64)> {
     let mut read = read!("id_aa64pfr0_el1" "id_aa64pfr1_el1" "id_aa64isar0_el1" "id_aa64isar1_el1"
         "S3_0_C0_C6_2" "id_aa64mmfr0_el1" "id_aa64mmfr1_el1" "id_aa64mmfr2_el1" "S3_0_C0_C4_4"
         "ctr_el0" "dczid_el0");
-    // SAFETY: asks for a number.
+    // SAFETY: only a query.
     if unsafe { libc::getauxval(libc::AT_HWCAP) } >> 22 & 1 == 1 {
         for wish in [16, 32, 64, 128, 256] {
             let length: u64;
@@ -74,17 +74,17 @@ fn readings() -> Vec<(&'static str, u64)> {
     read
 }
 
-/// The names and values that a program reads on this CPU.
+/// The names and values that a program can read on this CPU.
 #[cfg(target_arch = "riscv64")]
 fn readings() -> Vec<(&'static str, u64)> {
     use std::arch::asm;
     const V: u64 = 1 << (b'v' - b'a');
-    // SAFETY: asks for a number.
+    // SAFETY: only a query.
     if unsafe { libc::getauxval(libc::AT_HWCAP) } & V == 0 {
         return Vec::new();
     }
     let length: u64;
-    // SAFETY: reads vlenb, which there is with vectors.
+    // SAFETY: reads vlenb, which exists if vectors do.
     unsafe { asm!("csrr {}, 0xc22", out(reg) length, options(nomem, nostack)) };
     vec![("vlenb", length)]
 }

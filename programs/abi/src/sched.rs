@@ -1,4 +1,4 @@
-//! Scheduling as programs see it, and how their use of the machine is accounted.
+//! Scheduling as programs see it, and accounting of their resource usage.
 
 use std::{fs, mem, ptr};
 
@@ -8,7 +8,7 @@ use crate::{in_child, tell, tell_end};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         tell_end("policies", in_child(|| policies()));
         tell_end("attributes", in_child(|| attributes()));
@@ -85,7 +85,7 @@ unsafe fn policies() {
     }
 }
 
-/// `struct sched_attr`, of its second version.
+/// `struct sched_attr`, second version.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 struct Attributes {
@@ -189,7 +189,7 @@ unsafe fn attributes() {
     }
 }
 
-/// The parts of a policy that children inherit, and the flag that prevents it.
+/// The parts of a policy that children inherit, and the flag that prevents that.
 unsafe fn children(plain: Attributes) {
     unsafe {
         let tell_all = |what: &str| {
@@ -269,7 +269,7 @@ unsafe fn affinity() {
     }
 }
 
-/// Queries about a thread that has ended.
+/// Queries about an ended thread.
 unsafe fn ended() {
     unsafe {
         let child = libc::fork();
@@ -346,7 +346,7 @@ unsafe fn ended() {
     }
 }
 
-/// How a thread that has ended may be scheduled.
+/// Sets the policy of an ended thread.
 unsafe fn scheduled(child: libc::pid_t) {
     unsafe {
         let is = || {
@@ -398,7 +398,7 @@ unsafe fn usage() {
     }
 }
 
-/// /proc/PID/stat's fields, and whether those that count do so.
+/// The fields of /proc/PID/stat, and whether the counters among them increase.
 unsafe fn fields() {
     unsafe {
         let fields = || {

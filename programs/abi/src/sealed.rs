@@ -1,4 +1,4 @@
-//! mseal(2): what may still be done with sealed memory.
+//! mseal(2): operations on sealed memory.
 
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::{hint, ptr, thread};
@@ -17,7 +17,7 @@ const SEAL: c_long = 462;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: what is sealed is memory that was just mapped, which nobody else uses.
+    // SAFETY: the sealed memory was just mapped, and nobody else uses it.
     unsafe {
         arguments();
         tell_end("kept", in_child(|| kept()));
@@ -32,7 +32,7 @@ pub fn run() {
 unsafe fn map(len: usize, rights: c_int, flags: c_int) -> *mut u8 {
     let flags = flags | MAP_ANONYMOUS;
     unsafe {
-        // Between pages of another kind, so that it is a mapping of its own.
+        // Surrounds it by other pages, so that it is a mapping of its own.
         let around = len + 2 * PAGE;
         let at = libc::mmap(
             ptr::null_mut(),
@@ -51,7 +51,7 @@ unsafe fn seal(what: &str, at: *mut u8, len: usize) {
     unsafe { tell(what, libc::syscall(SEAL, at, len, 0)) };
 }
 
-/// Whether smaps says that the mapping at `at` is sealed.
+/// Whether smaps shows the mapping at `at` as sealed.
 fn is_sealed(at: *mut u8) -> bool {
     smaps(at, "VmFlags:").split(' ').any(|flag| flag == "sl")
 }
@@ -127,7 +127,7 @@ unsafe fn kept() {
     }
 }
 
-/// Advice that loses what is there, where it could not be written over.
+/// Advice that discards data which could not be overwritten.
 unsafe fn advised() {
     unsafe {
         let kinds = [
@@ -136,7 +136,7 @@ unsafe fn advised() {
             ("private, neither", PROT_NONE, MAP_PRIVATE),
             ("shared, read", PROT_READ, MAP_SHARED),
         ];
-        // MADV_DONTNEED_LOCKED is 24; DODUMP and WILLNEED lose nothing.
+        // MADV_DONTNEED_LOCKED is 24; DODUMP and WILLNEED discard nothing.
         let advices = [4, 8, 9, 10, 11, 18, 19, 24, 17, 3];
         for (what, rights, flags) in kinds {
             for advice in advices {
@@ -149,7 +149,7 @@ unsafe fn advised() {
     }
 }
 
-/// brk(2) back over a sealed part.
+/// brk(2) down over a sealed part.
 unsafe fn heap() {
     unsafe {
         let end = libc::syscall(libc::SYS_brk, 0) as usize;
@@ -167,7 +167,7 @@ unsafe fn heap() {
     }
 }
 
-/// Ranges that are changed part by part.
+/// Operations on large ranges, which are done in parts.
 unsafe fn large() {
     unsafe {
         let at = map(LARGE, BOTH, MAP_PRIVATE);
@@ -187,7 +187,7 @@ unsafe fn large() {
     }
 }
 
-/// A sealed attachment of a segment stays, though shmdt says nothing of that.
+/// A sealed attachment of a segment stays, although shmdt reports success.
 unsafe fn attached() {
     unsafe {
         let segment = libc::shmget(libc::IPC_PRIVATE, PAGE, 0o600);
@@ -201,10 +201,10 @@ unsafe fn attached() {
     }
 }
 
-/// Another thread takes away, or empties, what this one seals: from then on nothing changes.
+/// Another thread unmaps or discards memory that this one seals: afterwards nothing changes.
 unsafe fn raced() {
     const ROUNDS: usize = 300;
-    // So far apart that each touched page has a table of its own.
+    // So far apart that each touched page is in another page table.
     const STEP: usize = 2 << 20;
     const TOUCHED: usize = 64;
     let race = |what: &str, len: usize, removes: bool, act: fn(*mut u8, usize) -> c_int| unsafe {

@@ -11,7 +11,7 @@ use crate::{in_child, tell, tell_end};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: filters are given up in children, which end by _exit.
+    // SAFETY: children, which end by _exit, install the filters.
     unsafe {
         refused();
         strict();
@@ -63,7 +63,7 @@ unsafe fn install(filter: &mut [sock_filter], flags: u32) -> c_long {
     }
 }
 
-/// Makes calls with `number` come to `verdict`, and all others pass.
+/// Adds a filter with the result `verdict` for calls with `number`, which allows all others.
 unsafe fn forbid(number: c_long, verdict: u32, flags: u32) -> c_long {
     unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -77,14 +77,14 @@ unsafe fn forbid(number: c_long, verdict: u32, flags: u32) -> c_long {
     }
 }
 
-/// Makes a tracer decide on calls with `number`.
+/// Adds a filter that asks a tracer about calls with `number`.
 pub unsafe fn ask_tracer(number: c_long) {
     unsafe {
         tell("filter", forbid(number, TRACE | 5, 0));
     }
 }
 
-/// Adds a filter that lets everything pass, and asks for a log.
+/// Adds a filter that allows all calls, with logging.
 pub unsafe fn log_all() {
     unsafe { tell("filter", install(&mut [op(RETURN, 0, 0, ALLOW)], 2)) };
 }
@@ -194,7 +194,7 @@ unsafe fn both() {
 }
 
 extern "C" fn trap(number: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    // SAFETY: the kernel passes a whole siginfo_t: address, then number and architecture of the
+    // SAFETY: the kernel passes a complete siginfo_t: address, then number and architecture of the
     // call.
     unsafe {
         let words = info.cast::<i32>();
@@ -240,7 +240,7 @@ unsafe fn all_threads() {
         static STRANGE: AtomicBool = AtomicBool::new(false);
         let other = thread::spawn(|| {
             STEP.store(1, SeqCst);
-            // It runs all the while, and never by itself enters the kernel.
+            // It runs all the time, and never enters the kernel by itself.
             while STEP.load(SeqCst) == 1 {}
             let found = libc::syscall(libc::SYS_getpgid, 0);
             tell("the other thread's", found);
@@ -274,8 +274,7 @@ unsafe fn all_threads() {
     }
 }
 
-/// A filter sees arguments, the architecture and the address of the call.
-/// The filters of a thread that has ended are not asked whether another's can be all threads'.
+/// SECCOMP_FILTER_FLAG_TSYNC ignores the filters of ended threads.
 unsafe fn ended_threads() {
     unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -289,6 +288,7 @@ unsafe fn ended_threads() {
     }
 }
 
+/// A filter sees the arguments, the architecture and the address of a call.
 unsafe fn arguments() {
     unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -312,7 +312,7 @@ unsafe fn arguments() {
     }
 }
 
-/// Numbers that no call has are judged all the same.
+/// Filters see unknown system-call numbers too.
 unsafe fn unknown() {
     unsafe {
         for number in [500, 512, 600, 1023, 1024, 5000, 0x7fff_ffff, -2, -512, -1] {
@@ -356,7 +356,7 @@ unsafe fn control<T>(file: c_long, request: c_long, argument: &mut T) -> c_long 
     unsafe { libc::syscall(libc::SYS_ioctl, file, request, argument) }
 }
 
-/// Receives a question, and prints what does not differ from run to run.
+/// Receives a notification, and prints the parts that are the same in each run.
 unsafe fn question(file: c_long) -> Notice {
     unsafe {
         let mut notice = Notice::default();
@@ -371,7 +371,7 @@ unsafe fn question(file: c_long) -> Notice {
     }
 }
 
-/// Somebody else decides.
+/// A listener decides on calls.
 unsafe fn listened() {
     unsafe {
         let mut sizes = [0u16; 3];
@@ -449,7 +449,8 @@ unsafe fn listened() {
                 control(file, ADD_FILE, &mut [id, 1, to]),
             );
         }
-        // An identity, flags (send too) and the file; where to, and its own flags.
+        // The notification's ID, flags (send too) and the file; the target descriptor, and its
+        // flags.
         let mut added = [id, 2, u64::from(libc::O_CLOEXEC as u32) << 32];
         let result = control(file, ADD_FILE, &mut added);
         let mut entry = libc::pollfd {
@@ -468,11 +469,11 @@ unsafe fn listened() {
 
 const WAIT_KILLABLE: u32 = 32;
 
-/// Makes a thread that calls `asks` with every question decided by the listener; the listener.
+/// Starts a thread that runs `asks`, whose calls a listener decides; returns both.
 unsafe fn asker(flags: u32, asks: fn()) -> (thread::JoinHandle<()>, c_long) {
     static FILE: AtomicI32 = AtomicI32::new(-1);
     let thread = thread::spawn(move || {
-        // SAFETY: the filter lives as long as the call.
+        // SAFETY: the filter outlives the call.
         let file = unsafe { forbid(libc::SYS_getpgid, NOTIFY, NEW_LISTENER | flags) };
         FILE.store(file as i32, SeqCst);
         asks();
@@ -483,14 +484,14 @@ unsafe fn asker(flags: u32, asks: fn()) -> (thread::JoinHandle<()>, c_long) {
     (thread, FILE.load(SeqCst).into())
 }
 
-/// If an answer and a file that is one come at the same time, one is taken and the other
+/// If a reply and a file that is sent as the reply come at once, one is accepted and the other
 /// refused.
 unsafe fn answered_once() {
     const ROUNDS: usize = 200;
     static RESULT: AtomicI32 = AtomicI32::new(0);
     let asks = || {
         for _ in 0..ROUNDS {
-            // SAFETY: the call has no pointers.
+            // SAFETY: the call takes no pointer.
             let result = unsafe { libc::syscall(libc::SYS_getpgid, 77usize) };
             RESULT.store(result as i32, SeqCst);
         }
@@ -539,10 +540,10 @@ unsafe fn handle(signal: i32, handler: extern "C" fn(i32), flags: i32) {
     }
 }
 
-/// The time after which the next alarm comes, in µs.
+/// The time until the next alarm, in µs.
 static PAUSE: AtomicI32 = AtomicI32::new(0);
 
-/// The next alarm comes after twice the time, so that what it interrupts gets done in the end.
+/// Doubles the time until the next alarm, so that the interrupted call completes eventually.
 extern "C" fn strike_later(_signal: i32) {
     let pause = PAUSE.load(SeqCst);
     PAUSE.store((2 * pause).min(500_000), SeqCst);
@@ -558,11 +559,11 @@ fn strike_after(microseconds: i32) {
     }
 }
 
-/// However often a signal interrupts the thread that adds a file, it is added once.
+/// However often a signal interrupts the thread that adds a file, the file is added once.
 unsafe fn entered_once() {
     const ROUNDS: usize = 300;
     let asks = || {
-        // SAFETY: the set lives as long as the calls; the call has no pointers.
+        // SAFETY: the set outlives the calls; the call takes no pointer.
         unsafe {
             let mut all = mem::zeroed();
             libc::sigfillset(&mut all);
@@ -598,13 +599,13 @@ unsafe fn entered_once() {
     }
 }
 
-/// A signal ends the wait of the thread that asks; where that was asked for, only as long as nobody
-/// has received the question.
+/// A signal ends a call that waits for its reply; with WAIT_KILLABLE_RECV only as long as nobody
+/// has received the notification.
 unsafe fn signalled(flags: u32) {
     static THREAD: AtomicI32 = AtomicI32::new(0);
     static RESULT: AtomicI32 = AtomicI32::new(0);
     let asks = || {
-        // SAFETY: the calls have no pointers.
+        // SAFETY: the calls take no pointer.
         unsafe {
             THREAD.store(libc::syscall(libc::SYS_gettid) as i32, SeqCst);
             let result = libc::syscall(libc::SYS_getpgid, 77usize);

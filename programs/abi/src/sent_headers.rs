@@ -1,6 +1,5 @@
-//! Control messages about the header of a sent datagram: its interface and address, and IPv6's
-//! fields under their names of RFC 2292; and datagrams cut into segments (UDP_SEGMENT) without a
-//! checksum.
+//! Control messages about the header of a sent datagram: its interface and address, and IPv6 fields
+//! by their names in RFC 2292; and datagrams cut into segments (UDP_SEGMENT) without a checksum.
 
 use libc::{
     AF_INET, AF_INET6, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_UDP, MSG_DONTWAIT, MSG_MORE, SO_NO_CHECK,
@@ -13,7 +12,7 @@ use crate::unix::{receive, send, send_with, set};
 
 const LOCAL: u32 = 0x7f00_0001;
 const UDP_LITE: c_int = 136;
-/// A protocol that nobody speaks.
+/// A protocol number that is not in use.
 const NONE: c_int = 200;
 const IP_PKTINFO: c_int = 8;
 const NO_CHECK6: c_int = 101;
@@ -21,7 +20,7 @@ const SEGMENT: c_int = 103;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         for (what, family, peer, kind, protocol) in [
             ("UDP", AF_INET, LOCAL, SOCK_DGRAM, 0),
@@ -55,12 +54,12 @@ pub fn run() {
     }
 }
 
-/// Tells what sending with a control message comes to.
+/// Prints the result of a send with a control message.
 unsafe fn with(what: &str, file: c_int, kind: (c_int, c_int), data: &[u8]) {
     tell(what, unsafe { send_with(file, b"0123456789", kind, data) });
 }
 
-/// `struct in_pktinfo`, with interfaces and addresses, and of other lengths.
+/// `struct in_pktinfo` with interfaces and addresses, and with other lengths.
 unsafe fn v4(file: c_int) {
     unsafe {
         for index in [0, 1, 2, 99, -1] {
@@ -79,7 +78,7 @@ unsafe fn v4(file: c_int) {
     }
 }
 
-/// `struct in6_pktinfo` under both its names.
+/// `struct in6_pktinfo` by both names.
 unsafe fn v6(file: c_int) {
     let mapped = |last| [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 127, 0, 0, last];
     let v6 = |first, last| [first, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];
@@ -109,8 +108,8 @@ unsafe fn v6(file: c_int) {
     }
 }
 
-/// Fields of numbers: IPV6_FLOWINFO, both names of the limit of hops, IPV6_TCLASS, IPV6_DONTFRAG,
-/// and those that hand over headers (IPV6_HOPOPTS and its like), which are too short.
+/// Numeric fields: IPV6_FLOWINFO, both names of the hop limit, IPV6_TCLASS, IPV6_DONTFRAG; and
+/// extension headers (IPV6_HOPOPTS and the like), which are too short.
 unsafe fn fields(file: c_int) {
     unsafe {
         for kind in [11, 8, 52, 62, 67, 3, 4, 5, 54, 55, 57, 59, 60, 16, 49, 100] {
@@ -126,7 +125,7 @@ unsafe fn fields(file: c_int) {
     }
 }
 
-/// Segments with checksums or without, sent at once or in parts.
+/// Segments with or without checksums, sent at once or in parts.
 unsafe fn segments(family: c_int, protocol: c_int) {
     unsafe {
         let receiver = libc::socket(family, SOCK_DGRAM, protocol);
@@ -175,7 +174,7 @@ unsafe fn segments(family: c_int, protocol: c_int) {
     }
 }
 
-/// Tells the lengths of what arrived.
+/// Prints the lengths of the received datagrams.
 unsafe fn arrived(file: c_int) {
     let (mut bytes, mut lengths) = ([0u8; 16], Vec::new());
     loop {

@@ -20,7 +20,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     let here = 0u8;
     STACK.store(&raw const here as usize, Ordering::Relaxed);
     COUNT.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: the kernel passes a whole siginfo.
+    // SAFETY: the kernel passes a complete siginfo.
     let value = unsafe { (*info).si_value().sival_ptr } as i32;
     VALUE.store(
         if signal >= SIGRTMIN() { value } else { signal },
@@ -29,7 +29,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
 }
 
 fn handle(signal: c_int, flags: c_int) {
-    // SAFETY: the handler is of the kind that SA_SIGINFO asks for.
+    // SAFETY: the handler has the signature that SA_SIGINFO requires.
     unsafe {
         let mut action: sigaction = mem::zeroed();
         action.sa_sigaction = on_signal as *const () as usize;
@@ -39,7 +39,7 @@ fn handle(signal: c_int, flags: c_int) {
 }
 
 fn set(signals: &[c_int]) -> sigset_t {
-    // SAFETY: the set is initialised by sigemptyset.
+    // SAFETY: sigemptyset initialises the set.
     unsafe {
         let mut set = mem::zeroed();
         libc::sigemptyset(&mut set);
@@ -61,8 +61,8 @@ fn count() -> i32 {
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: signals are sent to this process and its children only, and every structure passed is
-    // whole.
+    // SAFETY: signals are sent only to this process and its children, and every structure passed is
+    // complete.
     unsafe {
         let own = libc::getpid();
         handle(SIGUSR1, 0);
@@ -150,8 +150,8 @@ pub fn run() {
     }
 }
 
-/// Sends SIGALRM to this process again and again, 20 ms apart, until `off`: one that comes before
-/// the call that it is to interrupt, on a slow machine, is not the last.
+/// Sends SIGALRM to this process each 20 ms, until `off`: on a slow machine one may come before the
+/// call that it is to interrupt.
 fn alarms(on: bool) {
     let time = libc::timeval {
         tv_sec: 0,
@@ -266,7 +266,7 @@ unsafe fn children() {
         let child = libc::fork();
         if child == 0 {
             libc::raise(libc::SIGSTOP);
-            // It ends only when its going on was seen.
+            // It ends only after its parent has seen it continue.
             libc::read(leave[0], (&raw mut info).cast(), 1);
             libc::_exit(4);
         }
@@ -284,14 +284,14 @@ unsafe fn children() {
     }
 }
 
-/// A signal without effect reaches a thread that waits for it, and stays pending for a later wait.
+/// A signal whose default is to be ignored reaches a waiter, and stays pending for a later wait.
 unsafe fn awaited() {
     unsafe {
         mask(libc::SIG_BLOCK, &[SIGCHLD]);
         let parent = libc::getpid();
         let child = libc::fork();
         if child == 0 {
-            // Until the parent sleeps, which it does in the call that waits.
+            // Waits until the parent sleeps, in the call that waits for the signal.
             let stat = format!("/proc/{parent}/stat");
             while !std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") S ")) {
                 libc::sched_yield();

@@ -1,4 +1,4 @@
-//! rt_sigreturn(2) on arm64: which changes to a frame it accepts, and which are SIGSEGV.
+//! rt_sigreturn(2) on arm64: the changes of a frame that it accepts, and those that cause SIGSEGV.
 
 use std::mem;
 use std::ptr;
@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicPtr, Ordering::SeqCst};
 
 use crate::{in_child, tell, tell_end};
 
-/// Bytes from the start of a `ucontext_t` to the registers, from these to the saved program state,
-/// and to the records.
+/// The offsets of the registers in a `ucontext_t`, of PSTATE from these, and of the records.
 const REGISTERS: usize = 176;
 const PSTATE: usize = REGISTERS + 8 + 8 * 33;
 const RECORDS: usize = PSTATE + 16;
@@ -16,18 +15,18 @@ const FP_MAGIC: u32 = 0x4650_8001;
 const ESR_MAGIC: u32 = 0x4553_5201;
 const EXTRA_MAGIC: u32 = 0x4558_5401;
 
-/// Changes that a handler makes to its frame.
+/// A change that a handler makes to its frame.
 type Damage = unsafe fn(*mut u8);
 
 static DAMAGE: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
 extern "C" fn damages(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: a damage is a function, and the context a whole one.
+    // SAFETY: a `Damage` is a function, and the context is complete.
     unsafe { mem::transmute::<*mut (), Damage>(DAMAGE.load(SeqCst))(context.cast()) };
 }
 
 extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel passes a whole siginfo.
+    // SAFETY: the kernel passes a complete siginfo.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
     println!(
         "signal {signal} code {code}, at the stack {}",
@@ -45,7 +44,7 @@ unsafe fn put_state(context: *mut u8, bits: u64) {
     unsafe { *context.add(PSTATE).cast::<u64>() |= bits };
 }
 
-/// Where the list of records ends.
+/// The end of the list of records.
 unsafe fn end(context: *mut u8) -> usize {
     unsafe {
         let mut at = RECORDS;
@@ -105,7 +104,7 @@ const CASES: &[(&str, Damage)] = &[
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: handlers are of the kind that SA_SIGINFO asks for, and children end by _exit.
+    // SAFETY: handlers have the signature that SA_SIGINFO requires, and children end by _exit.
     unsafe {
         for (what, damage) in CASES {
             tell_end(

@@ -1,4 +1,4 @@
-//! Sockets beyond plain bytes: urgent bytes, errors of datagrams, several messages at once, and the
+//! Sockets beyond plain data: urgent data, errors of datagrams, several messages in one call, and
 //! control messages that options request.
 
 use std::mem;
@@ -25,7 +25,7 @@ const TCP_INQ: c_int = 36;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
         dissolved();
@@ -54,7 +54,7 @@ unsafe fn unspecified(file: c_int) -> c_int {
     unsafe { libc::connect(file, &address, mem::size_of_val(&address) as socklen_t) }
 }
 
-/// Prints whether a port is the same as before, another or none, beside the name's address.
+/// Prints the socket's address, and whether its port is the same as before, another or none.
 unsafe fn place(what: &str, file: c_int, before: u16) {
     let mut address: libc::sockaddr_in = unsafe { mem::zeroed() };
     let mut length = mem::size_of_val(&address) as socklen_t;
@@ -70,7 +70,7 @@ unsafe fn place(what: &str, file: c_int, before: u16) {
     );
 }
 
-/// connect to AF_UNSPEC leaves what bind was given.
+/// connect to AF_UNSPEC keeps the address and port given to bind.
 unsafe fn dissolved() {
     unsafe {
         for kind in [SOCK_DGRAM, SOCK_STREAM] {
@@ -107,7 +107,7 @@ unsafe fn dissolved() {
     }
 }
 
-/// Receives, and prints lengths until nothing is left.
+/// Receives until nothing is left, and prints the lengths.
 unsafe fn lengths(what: &str, file: c_int) {
     let mut bytes = [0u8; 4096];
     let mut found = Vec::new();
@@ -122,7 +122,7 @@ unsafe fn lengths(what: &str, file: c_int) {
     println!("{what}: {found:?}");
 }
 
-/// Several datagrams by one send, and received at once.
+/// Sends several datagrams in one call, and receives them in one.
 unsafe fn several() {
     unsafe {
         for family in [AF_INET, AF_INET6] {
@@ -161,7 +161,7 @@ unsafe fn several() {
     }
 }
 
-/// Receives from the queue of errors and prints what it says.
+/// Receives from the error queue and prints the message.
 unsafe fn queued(what: &str, file: c_int) {
     unsafe {
         let mut room = [0u64; 32];
@@ -233,10 +233,10 @@ unsafe fn refused() {
     }
 }
 
-/// Control messages.
+/// Control messages of received datagrams.
 unsafe fn told() {
     unsafe {
-        // Software's time of arrival, and none of hardware.
+        // The software timestamp, and no hardware timestamp.
         let (from, to) = (udp(AF_INET), udp(AF_INET));
         let port = own_port(to);
         tell("stamping", set(to, SOL_SOCKET, libc::SO_TIMESTAMPING, 0x18));
@@ -254,7 +254,7 @@ unsafe fn told() {
         send_to(from, b"x", AF_INET, LOCAL, port);
         controls("stamped", to);
         tell("odd", set(to, SOL_SOCKET, libc::SO_TIMESTAMPING, 1 << 30));
-        // The destination that the datagram had, and its sender.
+        // The original destination of the datagram, and its sender.
         tell("to", set(to, IPPROTO_IP, libc::IP_RECVORIGDSTADDR, 1));
         send_to(from, b"x", AF_INET, LOCAL, port);
         for (_, data) in controls("told", to) {
@@ -295,7 +295,7 @@ unsafe fn told() {
             tell(what, send_with(from, b"x", (IPPROTO_IP, kind), data));
         }
         lengths("received", to);
-        // The count of lost datagrams.
+        // The number of dropped datagrams.
         tell("lost", set(to, SOL_SOCKET, libc::SO_RXQ_OVFL, 1));
         tell("room", set(to, SOL_SOCKET, libc::SO_RCVBUF, 2304));
         for _ in 0..20 {
@@ -314,7 +314,7 @@ unsafe fn told() {
             "a cpu: {}",
             crate::unix::option(to, libc::SO_INCOMING_CPU) >= 0
         );
-        // Bytes left to read on a connection.
+        // Unread bytes of a connection.
         let [a, b] = inet::pair(AF_INET);
         tell("inq", set(b, IPPROTO_TCP, TCP_INQ, 1));
         tell("inq 2", set(b, IPPROTO_TCP, TCP_INQ, 2));
@@ -329,7 +329,7 @@ unsafe fn told() {
     }
 }
 
-/// Which ports are chosen, and addresses that are nobody's.
+/// The choice of ports, and addresses that are not local.
 unsafe fn ports() {
     unsafe {
         for kind in [SOCK_STREAM, SOCK_DGRAM] {
@@ -415,7 +415,7 @@ unsafe fn shared() {
     }
 }
 
-/// A connection that begins with what is sent.
+/// A connection that starts with data (TCP fast open).
 unsafe fn fast() {
     unsafe {
         const MSG_FASTOPEN: c_int = 0x2000_0000;
@@ -462,7 +462,7 @@ unsafe fn devices() {
     }
 }
 
-/// The ports of netlink sockets: a process's number for the first, another for each more.
+/// The ports of netlink sockets: the process ID for the first, another for each further one.
 unsafe fn netlink_ports() {
     unsafe {
         let sockets = [(); 3].map(|()| libc::socket(libc::AF_NETLINK, libc::SOCK_RAW, 0));
@@ -500,10 +500,10 @@ unsafe fn netlink_ports() {
     }
 }
 
-/// Options that need CAP_NET_ADMIN.
+/// Options that require CAP_NET_ADMIN.
 fn administered() {
     const ICMP: c_int = 1;
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         libc::setgid(1234);
         libc::setuid(1234);
@@ -572,7 +572,7 @@ unsafe fn senders() {
     }
 }
 
-/// What SIOCATMARK and FIONREAD say.
+/// Prints the results of SIOCATMARK and FIONREAD.
 unsafe fn mark(what: &str, file: c_int) {
     let (mut at, mut count) = (-1, -1);
     unsafe {
@@ -588,19 +588,19 @@ fn priority(file: c_int) -> bool {
         events: POLLPRI,
         revents: 0,
     };
-    // SAFETY: one record.
+    // SAFETY: the array has one entry.
     unsafe { libc::poll(&mut asked, 1, 0) == 1 && asked.revents & POLLPRI != 0 }
 }
 
 fn connection(family: c_int) -> [c_int; 2] {
-    // SAFETY: it makes sockets.
+    // SAFETY: creates sockets.
     match family {
         AF_UNIX => pair(SOCK_STREAM),
         _ => unsafe { inet::pair(family) },
     }
 }
 
-/// A byte out of band.
+/// Urgent data.
 unsafe fn urgent(family: c_int) {
     unsafe {
         println!("family {family}");
@@ -632,7 +632,7 @@ unsafe fn urgent(family: c_int) {
         send(a, b"world", 0);
         receive("after it", b, 8, MSG_DONTWAIT);
         mark("after", b);
-        // Bytes on both sides, not taken.
+        // Bytes before and after it, unread.
         send(a, b"ab", 0);
         send(a, b"c", MSG_OOB);
         send(a, b"de", 0);
@@ -642,7 +642,7 @@ unsafe fn urgent(family: c_int) {
         receive("past it", b, 8, MSG_DONTWAIT);
         receive("gone", b, 8, MSG_OOB | MSG_DONTWAIT);
         ready("gone", b, POLLIN | POLLPRI);
-        // A second one takes the place of the first, which is an ordinary byte then.
+        // A second urgent byte replaces the first, which becomes ordinary data.
         send(a, b"fg", 0);
         send(a, b"h", MSG_OOB);
         send(a, b"i", 0);
@@ -650,7 +650,7 @@ unsafe fn urgent(family: c_int) {
         receive("the second", b, 8, MSG_OOB | MSG_DONTWAIT);
         receive("all before", b, 8, MSG_DONTWAIT);
         receive("the end", b, 8, MSG_DONTWAIT);
-        // The same where the first was taken.
+        // The same if the first one was read.
         send(a, b"lm", 0);
         send(a, b"n", MSG_OOB);
         send(a, b"op", 0);
@@ -658,7 +658,7 @@ unsafe fn urgent(family: c_int) {
         send(a, b"q", MSG_OOB);
         receive("all before", b, 16, MSG_DONTWAIT);
         receive("the end", b, 8, MSG_DONTWAIT);
-        // The last of the connection.
+        // The last byte of the connection.
         send(a, b"k", MSG_OOB);
         libc::close(a);
         receive("end", b, 8, MSG_DONTWAIT);
@@ -667,7 +667,7 @@ unsafe fn urgent(family: c_int) {
     }
 }
 
-/// The same in its place among the others.
+/// Urgent data in line (SO_OOBINLINE).
 unsafe fn inline(family: c_int) {
     unsafe {
         let [a, b] = connection(family);
@@ -687,7 +687,7 @@ unsafe fn inline(family: c_int) {
     }
 }
 
-/// A receive that has no room: it waits and fails as one that has, but for read(2).
+/// Receives of zero bytes: they wait and fail as others do, except read(2).
 unsafe fn no_bytes(family: c_int) {
     unsafe {
         let [a, b] = connection(family);

@@ -1,4 +1,4 @@
-//! Moving bytes between pipes and files without the program: amounts, waits and refusals.
+//! Moving data between pipes and files inside the kernel: amounts, waits and refusals.
 
 use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
 use std::thread;
@@ -25,25 +25,25 @@ fn vmsplice(pipe: c_int, bytes: &mut [u8], flags: u32) -> i64 {
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
     };
-    // SAFETY: the piece is the slice.
+    // SAFETY: the I/O vector refers to the slice.
     unsafe { libc::vmsplice(pipe, &piece, 1, flags) as i64 }
 }
 
 fn read(file: c_int, len: usize) -> i64 {
     let mut bytes = vec![0u8; len];
-    // SAFETY: the buffer has room for them.
+    // SAFETY: the buffer has room for `len` bytes.
     unsafe { libc::read(file, bytes.as_mut_ptr().cast(), len) as i64 }
 }
 
 /// Runs this part.
 pub fn run() {
-    // Pages that are aligned, so that a pipe takes as many bytes as it has pages for.
+    // Aligned pages, so that a pipe takes as many bytes as it has pages for.
     let mut memory = vec![[0u8; 4096]; 49];
     let start = memory.as_flattened_mut().as_mut_ptr();
     let skip = start.align_offset(4096);
     let bytes = &mut memory.as_flattened_mut()[skip..skip + 48 * 4096];
     (0..bytes.len()).for_each(|at| bytes[at] = (at / 4096) as u8);
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         amounts(bytes);
         full_and_empty(bytes);
@@ -56,7 +56,7 @@ pub fn run() {
     }
 }
 
-/// More than a pipe holds is moved by parts, each at once.
+/// More than a pipe holds is moved in parts, each at once.
 unsafe fn amounts(bytes: &mut [u8]) {
     unsafe {
         let ends = pipe(0);
@@ -120,7 +120,7 @@ unsafe fn full_and_empty(bytes: &mut [u8]) {
     }
 }
 
-/// Bytes that a socket has no room for stay in the pipe.
+/// Bytes for which a socket has no room stay in the pipe.
 unsafe fn sockets() {
     unsafe {
         let mut ends = [0; 2];
@@ -142,7 +142,7 @@ unsafe fn sockets() {
     }
 }
 
-/// Which files can be spliced at all; none of these waits.
+/// The kinds of files that can be spliced; none of these calls waits.
 unsafe fn kinds() {
     unsafe {
         let (ends, other) = (pipe(0), pipe(0));
@@ -190,7 +190,7 @@ fn stream(flags: c_int) -> [c_int; 2] {
     ends
 }
 
-/// Both ends of a connection of TCP, which waits whatever splice(2) is told.
+/// The two ends of a TCP connection, on which splice(2) waits whatever its flags.
 unsafe fn connection() -> [c_int; 2] {
     unsafe {
         let server = libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0);
@@ -205,19 +205,19 @@ unsafe fn connection() -> [c_int; 2] {
 }
 
 fn write(file: c_int, bytes: &[u8]) -> i64 {
-    // SAFETY: these are bytes.
+    // SAFETY: the buffer is live.
     unsafe { libc::write(file, bytes.as_ptr().cast(), bytes.len()) as i64 }
 }
 
-/// The results of a thread that moved bytes.
+/// The result of a thread that moves data.
 type Moved = thread::JoinHandle<Result<i64, &'static str>>;
 
-/// Starts a thread, and returns once it sleeps or is done.
+/// Starts a thread, and returns once it sleeps or has ended.
 fn start(act: impl FnOnce() -> i64 + Send + 'static) -> Moved {
     static THREAD: AtomicI32 = AtomicI32::new(0);
     THREAD.store(0, SeqCst);
     let handle = thread::spawn(|| {
-        // SAFETY: without arguments.
+        // SAFETY: the call takes no argument.
         THREAD.store(unsafe { libc::gettid() }, SeqCst);
         let done = act();
         (done >= 0).then_some(done).ok_or_else(error)
@@ -236,7 +236,7 @@ fn start(act: impl FnOnce() -> i64 + Send + 'static) -> Moved {
     }
 }
 
-/// Bytes from a socket keep their place in the pipe, even if others write there.
+/// Bytes from a socket stay together in the pipe, even if others write to it.
 unsafe fn beside_a_writer(bytes: &[u8]) {
     unsafe {
         let (ends, socket) = (pipe(O_NONBLOCK), connection());
@@ -253,7 +253,7 @@ unsafe fn beside_a_writer(bytes: &[u8]) {
     }
 }
 
-/// What one sends from a pipe, no other does.
+/// Bytes that one call sends from a pipe are not sent by another.
 unsafe fn beside_a_reader() {
     unsafe {
         let (ends, socket) = (pipe(0), stream(0));
@@ -274,7 +274,7 @@ unsafe fn beside_a_reader() {
     }
 }
 
-/// Two move bytes between two pipes, against each other; none is lost or doubled.
+/// Threads move data between two pipes in both directions; nothing is lost or duplicated.
 fn round(bytes: &[u8]) {
     let (one, other) = (pipe(O_NONBLOCK), pipe(O_NONBLOCK));
     write(one[1], &bytes[..20000]);
@@ -299,7 +299,7 @@ fn round(bytes: &[u8]) {
     tell("left after going round", left);
 }
 
-/// Which of the two sides says that nothing waits.
+/// The side that decides whether a call waits.
 unsafe fn waits(bytes: &mut [u8]) {
     unsafe {
         let (full, never, empty) = (pipe(0), pipe(O_NONBLOCK), pipe(0));

@@ -1,5 +1,5 @@
-//! How long a TCP connection waits for a peer that does not read (TCP_USER_TIMEOUT), and who is
-//! notified that something was sent.
+//! How long a TCP connection waits for a peer that does not read (TCP_USER_TIMEOUT), and the
+//! wake-ups of writers.
 
 use std::time::{Duration, Instant};
 use std::{fs, mem, ptr, thread};
@@ -22,7 +22,7 @@ const NOTSENT_LOWAT: c_int = 25;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         changed();
         cleared();
@@ -35,7 +35,7 @@ pub fn run() {
     }
 }
 
-/// Two ends of a connection with segments of 988 bytes; what was accepted has the listener's
+/// The two ends of a connection with segments of 988 bytes; the accepted end has the listener's
 /// timeout.
 unsafe fn pair(timeout: c_int) -> [c_int; 2] {
     let (ends, done) = unsafe { connected(timeout) };
@@ -43,7 +43,7 @@ unsafe fn pair(timeout: c_int) -> [c_int; 2] {
     ends
 }
 
-/// The same, and what connect(2) said.
+/// The same, and the result of connect(2).
 unsafe fn connected(timeout: c_int) -> ([c_int; 2], c_int) {
     unsafe {
         let server = libc::socket(AF_INET, SOCK_STREAM, 0);
@@ -75,7 +75,7 @@ fn fill(file: c_int) {
     tell("full", -1);
 }
 
-/// Waits for an error or the end.
+/// Waits for an error or the end of the connection.
 unsafe fn wait(what: &str, file: c_int, milliseconds: c_int) {
     let mut entry = libc::pollfd {
         fd: file,
@@ -85,7 +85,7 @@ unsafe fn wait(what: &str, file: c_int, milliseconds: c_int) {
     tell(what, unsafe { libc::poll(&mut entry, 1, milliseconds) });
 }
 
-/// A timeout that is set while another runs counts.
+/// A timeout that is set while another runs takes effect.
 unsafe fn changed() {
     unsafe {
         let [a, b] = pair(0);
@@ -99,7 +99,7 @@ unsafe fn changed() {
     }
 }
 
-/// One that is cleared does not.
+/// A timeout that is cleared has no effect.
 unsafe fn cleared() {
     unsafe {
         let [a, b] = pair(0);
@@ -125,7 +125,7 @@ unsafe fn inherited() {
     }
 }
 
-/// A writer that waits for room gets the error, not the end.
+/// A writer that waits for room gets the error, not end-of-file.
 unsafe fn blocked() {
     unsafe {
         for _ in 0..3 {
@@ -141,7 +141,7 @@ unsafe fn blocked() {
     }
 }
 
-/// Data that had arrived can be read.
+/// Data that arrived earlier can still be read.
 unsafe fn unread() {
     unsafe {
         let [a, b] = pair(0);
@@ -156,25 +156,25 @@ unsafe fn unread() {
     }
 }
 
-/// How often the kernel switched threads.
+/// The number of context switches of the machine.
 fn switches() -> u64 {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("ctxt "));
     line.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// A peer that does not read, but has room, is not looked at all the time.
+/// The kernel does not poll a peer that does not read but has room.
 unsafe fn idle() {
     unsafe {
         let ends: Vec<_> = (0..80).map(|_| connected(0).0).collect();
         let sent = ends.iter().filter(|&&[a, _]| {
-            // What each would be looked at for comes at a time of its own.
+            // Spreads the times at which each would be polled.
             thread::sleep(Duration::from_millis(2));
             set(a, IPPROTO_TCP, USER_TIMEOUT, 1);
             send(a, b"hello", 0) == 5
         });
         println!("sent: {}", sent.count());
-        // Other things may end meanwhile.
+        // Other activity may end meanwhile.
         let busy = (0..10).all(|_| {
             let before = switches();
             thread::sleep(Duration::from_secs(2));
@@ -186,7 +186,8 @@ unsafe fn idle() {
     }
 }
 
-/// A writer that waits until little is unsent is woken when a whole segment was sent.
+/// A writer that waits for little unsent data (TCP_NOTSENT_LOWAT) is woken when a whole segment was
+/// sent.
 unsafe fn sent() {
     unsafe {
         for more in [928, 930] {
@@ -202,7 +203,7 @@ unsafe fn sent() {
                 libc::epoll_ctl(poll, libc::EPOLL_CTL_ADD, a, &mut event);
                 tell("before", libc::epoll_wait(poll, &mut event, 1, 0));
                 tell("send", send(a, &vec![1; more], 0));
-                // Later what is corked is sent anyway.
+                // Later the kernel sends corked data anyway.
                 let is_undisturbed = begun.elapsed() < Duration::from_millis(150);
                 tell("after", libc::epoll_wait(poll, &mut event, 1, 10_000));
                 libc::close(poll);
@@ -213,8 +214,7 @@ unsafe fn sent() {
     }
 }
 
-/// How close(2) waits for what is not sent (SO_LINGER), and for how long: less than a second, a
-/// second or more.
+/// How long close(2) waits for unsent data (SO_LINGER): less than a second, and a second or more.
 unsafe fn lingering() {
     unsafe {
         let linger = |file: c_int, seconds: c_int| {
@@ -282,7 +282,7 @@ unsafe fn lingering() {
             libc::read(ends[0], (&raw mut byte).cast(), 1);
             libc::_exit(0);
         }
-        // The child has it still, and ends then.
+        // The child still has it open, and exits then.
         tell("close", libc::close(a));
         tell(
             "go on",
@@ -297,7 +297,7 @@ unsafe fn lingering() {
     }
 }
 
-/// Reads until the end; how many bytes.
+/// Reads until end-of-file; returns the number of bytes.
 unsafe fn drain(file: c_int) -> usize {
     let (mut bytes, mut all) = ([0u8; 60_000], 0);
     loop {
@@ -309,7 +309,7 @@ unsafe fn drain(file: c_int) -> usize {
     }
 }
 
-/// Reads what there is, until nothing comes for a while.
+/// Reads until nothing arrives for a while.
 unsafe fn drain_some(file: c_int) {
     let mut bytes = [0u8; 60_000];
     let mut entry = libc::pollfd {

@@ -1,4 +1,4 @@
-//! Timestamps of received and sent messages (SO_TIMESTAMP and its kin, SO_TIMESTAMPING).
+//! Timestamps of received and sent messages (SO_TIMESTAMP and the like, SO_TIMESTAMPING).
 
 use std::time::Duration;
 use std::{mem, ptr, thread};
@@ -15,11 +15,11 @@ use crate::tell;
 use crate::unix::{option, pair, send, set};
 
 const LOCAL: u32 = 0x7f00_0001;
-/// SO_TIMESTAMP, SO_TIMESTAMPNS and SO_TIMESTAMPING by their old and new names.
+/// SO_TIMESTAMP, SO_TIMESTAMPNS and SO_TIMESTAMPING by their old and new numbers.
 const NAMES: [c_int; 4] = [29, 63, 35, 64];
 const STAMPING: c_int = 37;
 const STAMPING_NEW: c_int = 65;
-/// SOF_TIMESTAMPING_ flags.
+/// SOF_TIMESTAMPING_* flags.
 const TX_SOFTWARE: c_int = 1 << 1;
 const RX_SOFTWARE: c_int = 1 << 3;
 const SOFTWARE: c_int = 1 << 4;
@@ -38,7 +38,7 @@ const IPV6_RECVPKTINFO: c_int = 49;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         kept();
         for family in [AF_INET, AF_INET6] {
@@ -53,7 +53,7 @@ pub fn run() {
     }
 }
 
-/// Stamps are switched on a little later.
+/// Waits until the kernel has enabled timestamps, which it does a little later.
 fn settle() {
     thread::sleep(Duration::from_millis(100));
 }
@@ -63,7 +63,7 @@ fn words(data: &[u8]) -> Vec<i64> {
     words.iter().map(|word| i64::from_ne_bytes(*word)).collect()
 }
 
-/// Receives a message and prints what comes with it.
+/// Receives a message and prints its control messages.
 unsafe fn show(what: &str, file: c_int, flags: c_int) -> bool {
     unsafe {
         let (mut bytes, mut room) = ([0u8; 256], [0u64; 64]);
@@ -109,7 +109,7 @@ unsafe fn show(what: &str, file: c_int, flags: c_int) -> bool {
     }
 }
 
-/// All reports that there are.
+/// Prints all messages of the error queue.
 unsafe fn reports(what: &str, file: c_int) {
     unsafe { while show(what, file, MSG_ERRQUEUE) {} }
 }
@@ -121,7 +121,7 @@ unsafe fn ask(file: c_int, flags: c_int) {
     }
 }
 
-/// What is refused, and what is told.
+/// Refused values, and returned values.
 unsafe fn kept() {
     unsafe {
         let datagrams = udp(AF_INET);
@@ -195,7 +195,7 @@ unsafe fn arrivals(family: c_int) {
     }
 }
 
-/// Sends with a control message.
+/// Sends with a control message that requests timestamps.
 unsafe fn send_asking(file: c_int, bytes: &[u8], flags: &[u8], kind: c_int) -> i64 {
     unsafe {
         let mut room = [0u64; 8];
@@ -325,7 +325,7 @@ unsafe fn connection() {
             reports("asked", a);
             tell("unknown", send_asking(a, b"asked", &asked, 99));
             ready("none", a, POLLIN | POLLOUT);
-            // Arrival, of what came before it was asked for and after.
+            // Arrival times of messages that came before the request and after it.
             show("before", b, 0);
             for (name, value) in [
                 (STAMPING, RX_SOFTWARE | SOFTWARE),
@@ -350,7 +350,7 @@ unsafe fn connection() {
     }
 }
 
-/// What the listening socket asked for is asked for.
+/// An accepted socket inherits the listener's requests.
 unsafe fn accepted() {
     unsafe {
         let server = libc::socket(AF_INET, SOCK_STREAM, 0);

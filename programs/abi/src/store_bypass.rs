@@ -30,7 +30,7 @@ pub fn run() {
     tell_end("confined", in_child(confined));
 }
 
-/// The state that a program finds after it was executed.
+/// Prints the state of a newly executed program.
 pub fn told() {
     show("executed");
 }
@@ -45,11 +45,11 @@ fn set(control: usize) {
     tell("set", prctl(SET, [STORE_BYPASS, control, 0, 0]));
 }
 
-/// Bit 12 of PSTATE, where programs can read it.
+/// The value of PSTATE.SSBS (bit 12), if programs can read it.
 #[cfg(target_arch = "aarch64")]
 fn bit() -> Option<u64> {
     const SSBS: u64 = 1 << 28;
-    // SAFETY: reads a number.
+    // SAFETY: only a query.
     let has_bit = unsafe { libc::getauxval(libc::AT_HWCAP) } & SSBS != 0;
     has_bit.then(|| {
         let value: u64;
@@ -88,7 +88,7 @@ fn arguments() {
     show("still");
 }
 
-/// Threads and children have it from the one that makes them, and programs from those that were.
+/// Threads and children inherit the state from their creator, and programs across execve.
 fn inherited(control: usize) {
     let before = thread::spawn(thread::park);
     set(control);
@@ -123,7 +123,7 @@ fn sequences() {
     }
 }
 
-/// A user without rights may do the same.
+/// An unprivileged user may do the same.
 fn confined() {
     // SAFETY: no pointer is passed.
     unsafe {

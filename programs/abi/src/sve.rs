@@ -1,6 +1,6 @@
 //! SVE: vector lengths, and registers that must survive other programs, signals, forks and tracers.
 //!
-//! Compared values are never held over a system call, which only preserves V0 to V31.
+//! No compared value stays in registers over a system call, which only preserves V0 to V31.
 
 use std::arch::asm;
 use std::mem;
@@ -21,7 +21,7 @@ const EXTRA_MAGIC: u32 = 0x4558_5401;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: children end by _exit or are waited for, and every structure passed is whole.
+    // SAFETY: children end by _exit or are waited for, and every structure passed is complete.
     unsafe {
         println!("sve: {}", libc::getauxval(libc::AT_HWCAP) >> 22 & 1);
         lengths();
@@ -38,7 +38,7 @@ pub fn run() {
     }
 }
 
-/// Prints the length, and that after another execve, with what came before.
+/// Prints the length, and that after a further execve, with the arguments so far.
 pub fn after_exec() {
     get_length();
     if std::env::args().nth(2).is_none() {
@@ -51,14 +51,14 @@ unsafe fn prctl(option: i32, argument: usize) -> i32 {
 }
 
 fn set_length(argument: usize) {
-    // SAFETY: no register is in use.
+    // SAFETY: no vector register is in use.
     tell(&format!("set {argument:#x}"), unsafe {
         prctl(PR_SVE_SET_VL, argument)
     });
 }
 
 fn get_length() {
-    // SAFETY: a question.
+    // SAFETY: only a query.
     tell("length", unsafe { prctl(PR_SVE_GET_VL, 0) });
 }
 
@@ -71,7 +71,7 @@ fn exec_self(last: &str) {
         last.as_ptr()
     };
     let arguments = [words[0], words[1], last, ptr::null()];
-    // SAFETY: the array ends with null.
+    // SAFETY: the array ends with a null pointer.
     unsafe { libc::execv(c"/proc/self/exe".as_ptr(), arguments.as_ptr()) };
 }
 
@@ -105,7 +105,8 @@ impl Image {
         Image(vec![0; 32 * length + 17 * length / 8])
     }
 
-    /// Other bytes for every `seed`; FFR, of which the low bits must be set, among them.
+    /// Fills an image pseudo-randomly; each `seed` gives other values. In FFR the low bits must be
+    /// set.
     fn of(length: usize, seed: u32) -> Image {
         let mut image = Image::new(length);
         fill(&mut image.0, seed);
@@ -161,8 +162,8 @@ macro_rules! store {
     };
 }
 
-/// Holds `image` in the registers from when it is counted as ready until so many are to let go;
-/// what they hold then.
+/// Keeps `image` in the registers from when it adds one to `ready` until `until` reaches `count`;
+/// returns their values then.
 // The compiler counts an `.irp` as a few instructions: in a large function its own branches would
 // not reach.
 #[inline(never)]
@@ -202,7 +203,7 @@ unsafe fn hold(
     found
 }
 
-/// More processes than CPUs keep their registers from each other.
+/// More processes than CPUs keep their registers apart.
 unsafe fn preempted(shared: &Shared, length: usize) {
     let kept = count_kept(shared, |seed| {
         let image = Image::of(length, seed);
@@ -212,7 +213,7 @@ unsafe fn preempted(shared: &Shared, length: usize) {
     println!("{length} bytes: {kept} of {MANY} kept their registers");
 }
 
-/// A system call keeps V0 to V31, and zeroes all else.
+/// A system call preserves V0 to V31, and zeroes all else.
 #[inline(never)]
 unsafe fn called(length: usize) {
     let image = Image::of(length, 78);
@@ -249,7 +250,7 @@ unsafe fn called(length: usize) {
     );
 }
 
-/// V0 to V31 are as before a fork in parent and child.
+/// A fork preserves V0 to V31 in parent and child.
 unsafe fn forked(length: usize) {
     let image = Image::of(length, 77);
     let mut found = Image::new(length);
@@ -285,18 +286,18 @@ unsafe fn forked(length: usize) {
     tell_end("child after a fork", status);
 }
 
-/// The value that the handler of SIGUSR1 expects, and the state of the processes that it lets go.
+/// The value that the handler of SIGUSR1 expects, and the state of the processes that it releases.
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 static LET_GO: AtomicUsize = AtomicUsize::new(0);
-/// The record's length and size, and whether it was in the frame's own room; whether it held what
-/// was wanted.
+/// The record's length and size, whether it was in the frame itself, and whether it held the
+/// expected values.
 static RECORD: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
 
-/// The record of SVE in a frame, and whether it lies in the frame's own room.
+/// The SVE record in a frame, and whether it is in the frame itself.
 unsafe fn record(context: *const libc::c_void) -> Option<(*mut u8, bool)> {
     unsafe {
-        // `uc_mcontext`'s records come behind fault address, 31 registers, sp, pc and pstate, at a
-        // multiple of 16.
+        // The records in `uc_mcontext` follow fault address, 31 registers, sp, pc and pstate,
+        // aligned to 16.
         let machine = &raw const (*context.cast::<libc::ucontext_t>()).uc_mcontext;
         let mut at = (machine as usize + 8 * 35).next_multiple_of(16) as *mut u8;
         let mut own = true;
@@ -316,7 +317,8 @@ unsafe fn record(context: *const libc::c_void) -> Option<(*mut u8, bool)> {
 }
 
 extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the frame is the kernel's, and what the statics hold stays while the signal comes.
+    // SAFETY: the frame comes from the kernel, and the statics' targets live until the signal has
+    // come.
     unsafe {
         if let Some((at, own)) = record(context) {
             let size = at.add(4).cast::<u32>().read() as usize;
@@ -328,7 +330,7 @@ extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
             if size > QUAD && !wanted.is_null() {
                 let found = std::slice::from_raw_parts_mut(at.add(QUAD), (*wanted).0.len());
                 RECORD[3].store(usize::from(found == (*wanted).0.as_slice()), SeqCst);
-                // P3, and the last byte of Z7 where it is none of V7.
+                // P3, and the last byte of Z7 if that is not in V7.
                 let predicate = 32 * length + 3 * length / 8;
                 found[predicate] ^= 0xff;
                 if length > QUAD {
@@ -359,8 +361,7 @@ unsafe fn handle() {
     }
 }
 
-/// A signal finds the registers in its frame; what it changes there, it changes in the program, and
-/// nothing else.
+/// A signal frame holds the registers; changes to it reach the program, and nothing else does.
 unsafe fn signalled(shared: &Shared, length: usize) {
     unsafe {
         handle();
@@ -390,7 +391,7 @@ unsafe fn signalled(shared: &Shared, length: usize) {
 /// The frame of a thread that does not use SVE.
 unsafe fn unused() {
     let status = in_child(|| {
-        // SAFETY: the handler is told to look alone.
+        // SAFETY: the handler only looks.
         unsafe {
             handle();
             libc::raise(libc::SIGUSR1);
@@ -408,7 +409,7 @@ unsafe fn registers(request: u32, pid: i32, bytes: &mut [u8]) -> (i64, usize) {
     (result, range[1])
 }
 
-/// A tracer sees the registers and changes them.
+/// A tracer reads and changes the registers.
 unsafe fn traced(shared: &Shared, length: usize) {
     unsafe {
         shared.reset();

@@ -63,12 +63,12 @@ unsafe fn execute() {
         c"exec".as_ptr(),
         ptr::null(),
     ];
-    // SAFETY: the arguments end with null.
+    // SAFETY: the array of arguments ends with a null pointer.
     unsafe { libc::execv(program.as_ptr(), arguments.as_ptr()) };
 }
 
-/// After an exec of this program.
+/// Continues after an exec of this program.
 pub fn after_exec() {
-    // SAFETY: there is nothing to be wrong.
+    // SAFETY: nothing can be wrong here.
     unsafe { tell("after exec", libc::prctl(GET, 0, 0, 0, 0)) };
 }

@@ -1,4 +1,5 @@
-//! Addresses with a tag in their top byte, and which calls take them (PR_SET_TAGGED_ADDR_CTRL).
+//! Addresses with a tag in their top byte, and the calls that accept them
+//! (PR_SET_TAGGED_ADDR_CTRL).
 
 use std::fs;
 use std::ptr;
@@ -16,7 +17,7 @@ const DISABLED: &str = "/proc/sys/abi/tagged_addr_disabled";
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: what is touched is mapped, and children end by _exit.
+    // SAFETY: accessed memory is mapped, and children end by _exit.
     unsafe {
         settings();
         println!("without");
@@ -30,8 +31,8 @@ pub fn run() {
     }
 }
 
-/// What a tracer sees, and sets, of it (NT_ARM_TAGGED_ADDR_CTRL), and how long the set of the
-/// thread's pointers is (NT_ARM_TLS).
+/// A tracer's view of the mode, which it can set (NT_ARM_TAGGED_ADDR_CTRL), and the length of the
+/// set of thread pointers (NT_ARM_TLS).
 unsafe fn traced_sets() {
     use crate::ptrace::{ptrace, traced, wait};
     const GET_SET: u32 = 0x4204;
@@ -67,9 +68,9 @@ unsafe fn traced_sets() {
     }
 }
 
-/// After an exec of this program.
+/// Continues after an exec of this program.
 pub fn after_exec() {
-    // SAFETY: there is nothing to be wrong.
+    // SAFETY: nothing can be wrong here.
     unsafe { tell("after exec", libc::prctl(GET, 0, 0, 0, 0)) };
 }
 
@@ -166,7 +167,7 @@ unsafe fn calls() {
         let end = libc::read(reader, (TAG | (1 << 48)) as *mut c_void, 1);
         tell("at the end", end as i64);
 
-        // Calls on memory.
+        // System calls about memory.
         let t = tagged(at);
         tell("mprotect", libc::mprotect(t, PAGE, PROT_READ | PROT_WRITE));
         tell("madvise", libc::madvise(t, PAGE, libc::MADV_NORMAL));

@@ -7,10 +7,10 @@ use std::thread;
 use crate::time_wait::{content, write};
 
 const MEMORY: &str = "tcp_mem";
-/// The last of these limits is 8 MiB; Linux gives each connection some more.
+/// The third limit is 8 MiB; Linux gives each connection some more.
 const FEW: &str = "1024 1536 2048";
 const MOST: usize = 32 << 20;
-/// Connections that would take more.
+/// More connections than the limit suffices for.
 const MANY: usize = 300;
 
 type Ends = (TcpStream, TcpStream);
@@ -32,7 +32,7 @@ pub fn run() {
     flows(connect(&listener));
 }
 
-/// The limits stand in the ratio of three to four to six.
+/// The default limits have the ratio 3 : 4 : 6.
 fn usual(limits: &str) {
     let limits: Vec<_> = limits
         .split_whitespace()
@@ -54,14 +54,14 @@ fn connect(listener: &TcpListener) -> Ends {
     (client.expect("a connection"), server)
 }
 
-/// Writes as much as goes without waiting.
+/// Writes as much as possible without waiting.
 fn fill((client, _): &mut Ends) -> usize {
     client.set_nonblocking(true).expect("a flag");
     let bytes = [5; 30_000];
     std::iter::from_fn(|| client.write(&bytes).ok()).sum()
 }
 
-/// A writer that waits for memory continues when others free it, though its peer reads nothing.
+/// A writer that waits for memory continues when others free it, although its peer reads nothing.
 fn waiting(mut connections: Vec<Ends>) {
     let (mut client, server) = connections.pop().expect("many");
     client.set_nonblocking(false).expect("a flag");
@@ -72,7 +72,7 @@ fn waiting(mut connections: Vec<Ends>) {
     drop(server);
 }
 
-/// All that is written arrives.
+/// All written data arrives.
 fn flows((mut client, mut server): Ends) {
     const LENGTH: usize = 1 << 20;
     let writer = thread::spawn(move || client.write_all(&vec![7; LENGTH]));

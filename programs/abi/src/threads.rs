@@ -1,5 +1,5 @@
-//! What threads and processes share of semaphores (CLONE_SYSVSEM), and which children they wait for
-//! (__WNOTHREAD, __WCLONE, __WALL).
+//! Semaphore undo values that threads and processes share (CLONE_SYSVSEM), and the children that
+//! waits find (__WNOTHREAD, __WCLONE, __WALL).
 
 use std::sync::mpsc::channel;
 use std::{ptr, thread};
@@ -19,8 +19,7 @@ const WCLONE: c_int = 0x8000_0000_u32 as c_int;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind, and children end by
-    // _exit.
+    // SAFETY: every pointer passed is to a live value of the right type, and children end by _exit.
     unsafe {
         undone();
         for (what, work) in [
@@ -34,7 +33,7 @@ pub fn run() {
     }
 }
 
-/// A child that has what `flags` say of its maker's, and does `work`; its number.
+/// Clones this process with `flags`, and runs `work` in the child; returns its process ID.
 unsafe fn clone(flags: c_int, work: impl FnOnce()) -> pid_t {
     unsafe {
         let none = 0 as c_long;
@@ -52,7 +51,7 @@ unsafe fn wait(pid: pid_t, options: c_int) -> pid_t {
     unsafe { libc::waitpid(pid, ptr::null_mut(), options) }
 }
 
-/// When SEM_UNDO happens.
+/// The time at which SEM_UNDO takes effect.
 unsafe fn undone() {
     unsafe {
         let set = libc::semget(IPC_PRIVATE, 1, IPC_CREAT | 0o600);
@@ -94,7 +93,7 @@ unsafe fn undone() {
                 libc::pipe(go.as_mut_ptr());
                 clone(flags | SIGCHLD, || {
                     libc::close(go[1]);
-                    // Until its maker ends.
+                    // Waits until its creator has ended.
                     libc::read(go[0], (&raw mut byte).cast(), 1);
                     take(10);
                     let left = libc::semctl(set, 0, libc::GETVAL);
@@ -115,7 +114,7 @@ unsafe fn undone() {
             let mut left: c_int = 0;
             libc::read(ends[0], (&raw mut left).cast(), 4);
             println!("the maker is gone: {left}");
-            // Until the last of them ends.
+            // Waits until the last of them has ended.
             libc::read(ends[0], (&raw mut left).cast(), 4);
             libc::close(ends[0]);
             value("after both");
@@ -155,7 +154,7 @@ unsafe fn undone() {
     }
 }
 
-/// Tells which child a call found: `child`, another or none.
+/// Prints which child a call has found: `child`, another or none.
 fn tell_found(what: &str, child: pid_t, found: pid_t) {
     match found {
         -1 => println!("{what}: {}", error()),
@@ -165,7 +164,7 @@ fn tell_found(what: &str, child: pid_t, found: pid_t) {
     }
 }
 
-/// Waits until a child has ended, and leaves it.
+/// Waits until a child has ended, without reaping it.
 unsafe fn ended(child: pid_t) {
     unsafe {
         let mut info = std::mem::zeroed();
@@ -214,7 +213,7 @@ unsafe fn of_other() {
         tell_found("any", children[0], wait(-1, WNOHANG | WNOTHREAD));
         end.send(()).unwrap();
         other.join().unwrap();
-        // A thread that is joined may not have ended for the kernel.
+        // A joined thread may not have ended yet for the kernel.
         while wait(-1, WNOHANG | WNOTHREAD | WALL) == -1 {
             thread::yield_now();
         }
@@ -250,7 +249,7 @@ unsafe fn traced() {
     }
 }
 
-/// A child that tells its end by no signal, and one that tells it by another.
+/// A child whose end sends no signal, and one whose end sends another than SIGCHLD.
 unsafe fn clones() {
     unsafe {
         for signal in [0, libc::SIGCONT, SIGCHLD] {

@@ -24,7 +24,7 @@ fn now(clock: libc::clockid_t) -> Option<i64> {
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         let clocks = [
             ("realtime", CLOCK_REALTIME),
@@ -140,7 +140,7 @@ unsafe fn timers() {
     }
 }
 
-/// A POSIX timer whose signal waits rests meanwhile, and then reports how often it expired.
+/// A POSIX timer stops while its signal is pending, and then reports its overruns.
 unsafe fn repeated() {
     unsafe {
         let mut timer: libc::timer_t = ptr::null_mut();
@@ -202,8 +202,8 @@ unsafe fn repeated() {
     }
 }
 
-/// By how many tens of seconds CLOCK_TAI is ahead of CLOCK_REALTIME, what a sleep until the present
-/// time of CLOCK_TAI returns, and whether it took long.
+/// How many tens of seconds CLOCK_TAI is ahead of CLOCK_REALTIME, the result of a sleep until the
+/// present time of CLOCK_TAI, and whether it took long.
 unsafe fn ahead() -> String {
     unsafe {
         let now = |clock| {
@@ -213,7 +213,7 @@ unsafe fn ahead() -> String {
         };
         let (real, atomic) = (now(libc::CLOCK_REALTIME), now(libc::CLOCK_TAI));
         let seconds = atomic.tv_sec - real.tv_sec;
-        // The time is past by CLOCK_TAI; by another clock this would wait for the difference.
+        // This time is over by CLOCK_TAI; by another clock this would wait for the difference.
         let slept = libc::clock_nanosleep(
             libc::CLOCK_TAI,
             libc::TIMER_ABSTIME,
@@ -225,7 +225,7 @@ unsafe fn ahead() -> String {
     }
 }
 
-/// A timer goes by atomic time, also when that is set.
+/// A timer of CLOCK_TAI follows that clock when it is set.
 unsafe fn atomic_timer(set_ahead: &dyn Fn(i64)) {
     unsafe {
         let mut signals: libc::sigset_t = mem::zeroed();
@@ -282,7 +282,7 @@ unsafe fn adjustments() {
             (asked.maxerror, asked.esterror) = (1 << 40, 5)
         });
         println!("at most {}", told.maxerror);
-        // Errors grow by the second, and too large a one says that nobody keeps the time.
+        // Errors grow each second, and from a limit on the clock counts as unsynchronised.
         let smaller = libc::ADJ_STATUS | libc::ADJ_MAXERROR;
         adjust("a smaller one", smaller, &|asked| {
             asked.status = libc::STA_PLL;

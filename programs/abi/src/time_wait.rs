@@ -1,5 +1,5 @@
-//! TCP connections after their socket is closed (FIN_WAIT2, TIME_WAIT), and how connections share
-//! ports.
+//! TCP connections after their socket is closed (FIN_WAIT2, TIME_WAIT), and ports that connections
+//! share.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
@@ -18,12 +18,12 @@ use crate::{tell, tell_ok};
 const LOCAL: u32 = 0x7f00_0001;
 const LINGER2: c_int = 8;
 const BIND_ADDRESS_NO_PORT: c_int = 24;
-/// Ports that connections may have in these tests: none that other tests' are given.
+/// Local ports of connections in these tests, which no other test gets.
 const PORTS: Range<u16> = 61_000..61_100;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         let before = content("ip_local_port_range");
         write_ports(PORTS);
@@ -58,12 +58,12 @@ fn settle() {
     inet::await_answers();
 }
 
-/// A socket that listens, with SO_REUSEADDR as said.
+/// A listener, with SO_REUSEADDR set to `reuse`.
 unsafe fn server(reuse: c_int) -> c_int {
     unsafe {
         let file = libc::socket(AF_INET, SOCK_STREAM, 0);
         set(file, SOL_SOCKET, SO_REUSEADDR, reuse);
-        // Outside the ports that are chosen.
+        // Outside of the range from which local ports are chosen.
         let port = (20_000..21_000).find(|&port| inet::bind(file, AF_INET, LOCAL, port) == 0);
         tell_ok("bind", port.is_some());
         tell_ok("listen", libc::listen(file, 1000) == 0);
@@ -79,7 +79,7 @@ unsafe fn client(reuse: c_int) -> c_int {
     }
 }
 
-/// The same, whose port nobody had lately: ends of other tests may still wait.
+/// The same, with a port that nobody has used lately: other tests' ends may be in TIME_WAIT.
 unsafe fn client_apart(reuse: c_int) -> c_int {
     static NEXT: AtomicU16 = AtomicU16::new(PORTS.end);
     let first = NEXT.fetch_add(10, Relaxed);
@@ -95,7 +95,7 @@ unsafe fn connect(file: c_int, port: u16) -> c_int {
     unsafe { inet::connect(file, AF_INET, LOCAL, port) }
 }
 
-/// Connects to a server until that fails, and returns both ends of each.
+/// Connects to a server until that fails; returns the ends of each connection.
 unsafe fn connect_all(server: c_int) -> Vec<[c_int; 2]> {
     unsafe {
         let (port, mut ends) = (own_port(server), Vec::new());
@@ -112,7 +112,7 @@ unsafe fn connect_all(server: c_int) -> Vec<[c_int; 2]> {
     }
 }
 
-/// Binds a fresh socket to a port, without SO_REUSEADDR and with it.
+/// Binds a new socket to a port, without and with SO_REUSEADDR.
 unsafe fn bind_to(what: &str, port: u16) {
     unsafe {
         for reuse in [0, 1] {
@@ -127,7 +127,7 @@ unsafe fn bind_to(what: &str, port: u16) {
     }
 }
 
-/// A port serves one connection to each server.
+/// A port can have one connection to each server.
 unsafe fn shared() {
     unsafe {
         let (one, other) = (server(1), server(1));
@@ -143,7 +143,7 @@ unsafe fn shared() {
         println!("among them: {}", PORTS.contains(&own_port(file)));
         libc::close(file);
         bind_to("bind", PORTS.start + 50);
-        // The clients end first: their ends wait.
+        // The clients close first: their ends go to TIME_WAIT.
         for &[client, server] in first.iter().chain(&second) {
             libc::close(client);
             libc::close(server);
@@ -157,7 +157,7 @@ unsafe fn shared() {
         write("tcp_tw_reuse", &before);
         thread::sleep(Duration::from_millis(2100));
         for [client, server] in connect_all(one) {
-            // Nothing waits after a reset.
+            // A reset leaves no end in TIME_WAIT.
             let linger: [c_int; 2] = [1, 0];
             set(client, SOL_SOCKET, SO_LINGER, linger);
             libc::close(client);
@@ -169,13 +169,13 @@ unsafe fn shared() {
     }
 }
 
-/// Which sockets may bind to the port of an end that waits.
+/// Sockets that may bind to the port of an end in TIME_WAIT or FIN_WAIT2.
 unsafe fn binding() {
     unsafe {
         for reuse in [0, 1] {
             let listener = server(reuse);
             let port = own_port(listener);
-            // The client ends first.
+            // The client closes first.
             let file = client_apart(reuse);
             tell("connect", connect(file, port));
             let (own, accepted) = (own_port(file), accept(listener));
@@ -185,7 +185,7 @@ unsafe fn binding() {
             libc::close(accepted);
             settle();
             bind_to("TIME_WAIT", own);
-            // The server does.
+            // The server closes first.
             let file = client_apart(reuse);
             tell("connect", connect(file, port));
             let (own, accepted) = (own_port(file), accept(listener));
@@ -216,7 +216,7 @@ unsafe fn binding() {
     }
 }
 
-/// A port that was bound to may be connected from at once, while the other end is there no more.
+/// A bound port can connect again at once, once the other end is gone.
 unsafe fn reused() {
     unsafe {
         let listener = server(1);
@@ -247,7 +247,7 @@ unsafe fn reused() {
     }
 }
 
-/// No more ends wait than net.ipv4.tcp_max_tw_buckets says.
+/// The number of ends in TIME_WAIT is limited by net.ipv4.tcp_max_tw_buckets.
 unsafe fn bounded() {
     unsafe {
         let before = content("tcp_max_tw_buckets");
@@ -288,7 +288,7 @@ unsafe fn reset() {
     }
 }
 
-/// TCP_LINGER2: for how long an end waits for the other.
+/// TCP_LINGER2: the time that an end spends in FIN_WAIT2.
 unsafe fn half_closed() {
     unsafe {
         for seconds in [5, 0] {
@@ -312,8 +312,8 @@ unsafe fn half_closed() {
     }
 }
 
-/// Connections are not used up: many more than there are ports, to one server and then another.
-/// Runs as a part of its own.
+/// Many more connections than there are ports, to one server and then to another: they do not run
+/// out. Runs as a part of its own.
 pub fn many() {
     // SAFETY: no pointer is passed.
     unsafe {
@@ -326,7 +326,7 @@ pub fn many() {
             for _ in 0..2500 {
                 let mut file = client(0);
                 if connect(file, port) != 0 {
-                    // Within a second, no port serves twice.
+                    // A port is not reused within a second.
                     libc::close(file);
                     thread::sleep(Duration::from_millis(1100));
                     file = client(0);

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::tell;
 
-/// CPU time in us: the program's own, and the system's.
+/// CPU time in µs: user and system.
 type Times = [i64; 2];
 
-/// How long each kind of work goes on, in us of CPU time.
+/// The length of each kind of work, in µs of CPU time.
 const LONG: i64 = 300_000;
 
 fn times(usage: &libc::rusage) -> Times {
@@ -20,7 +20,7 @@ fn times(usage: &libc::rusage) -> Times {
 }
 
 fn used(who: i32) -> Times {
-    // SAFETY: all zeroes are a `rusage`, and it outlives the call.
+    // SAFETY: all zeroes is a valid `rusage`, and it outlives the call.
     unsafe {
         let mut usage: libc::rusage = mem::zeroed();
         libc::getrusage(who, &mut usage);
@@ -28,9 +28,9 @@ fn used(who: i32) -> Times {
     }
 }
 
-/// Does `work` in a child; what that used.
+/// Runs `work` in a child; returns the child's CPU time.
 fn child(work: impl FnOnce()) -> Times {
-    // SAFETY: there is no other thread; pointers are of values that outlive the calls.
+    // SAFETY: there is no other thread; all pointers are to values that outlive the calls.
     unsafe {
         let pid = libc::fork();
         if pid == 0 {
@@ -45,7 +45,7 @@ fn child(work: impl FnOnce()) -> Times {
     }
 }
 
-/// Repeats `work` in a child for as long as that is to go on; what it used.
+/// Repeats `work` in a child for that long; returns the child's CPU time.
 fn repeat(mut work: impl FnMut()) -> Times {
     child(|| {
         while used(libc::RUSAGE_SELF).iter().sum::<i64>() < LONG {
@@ -54,7 +54,7 @@ fn repeat(mut work: impl FnMut()) -> Times {
     })
 }
 
-/// Whether most of the time is of a kind: 0 for the program's own.
+/// Whether most of the time is of a kind: 0 for user time.
 fn is_mostly(kind: usize, times: Times) -> bool {
     times[kind] > times[1 - kind]
 }
@@ -73,7 +73,7 @@ pub fn run() {
     let mut buffer = vec![1; 1 << 20];
     let read = repeat(|| zeroes.read_exact(&mut buffer).expect("zeroes"));
     println!("reading much is the system's: {}", is_mostly(1, read));
-    // SAFETY: a call without arguments.
+    // SAFETY: the call takes no argument.
     let small = repeat(|| (0..10_000).for_each(|_| _ = unsafe { libc::getppid() }));
     println!("small calls are the system's too: {}", small[1] > 0);
     let spun = child(spin);
@@ -81,7 +81,7 @@ pub fn run() {
     println!("until the timer rang: {}", spun[0] >= LONG * 9 / 10);
     let all = used(libc::RUSAGE_CHILDREN);
     println!("all of them: {}", all[0] + all[1] >= 4 * LONG * 9 / 10);
-    // SAFETY: all zeroes are a `tms`, and it outlives the call.
+    // SAFETY: all zeroes is a valid `tms`, and it outlives the call.
     unsafe {
         let mut times: libc::tms = mem::zeroed();
         libc::times(&mut times);
@@ -89,9 +89,9 @@ pub fn run() {
     }
 }
 
-/// Waits in a loop of few instructions for a timer that counts the program's own time only.
+/// Spins until a timer of user time expires.
 fn spin() {
-    // SAFETY: the handler stores to an atomic; pointers are of values that outlive the calls.
+    // SAFETY: the handler stores to an atomic; all pointers are to values that outlive the calls.
     unsafe {
         libc::signal(libc::SIGVTALRM, ring as *const () as usize);
         let mut timer: libc::itimerval = mem::zeroed();

@@ -1,4 +1,4 @@
-//! The tree of names, and files without names: openat2's bounds, O_TMPFILE, sizes of a tmpfs, tee,
+//! The tree of names, and files without names: limits of openat2, O_TMPFILE, sizes of a tmpfs, tee,
 //! large folders.
 
 use std::ffi::{CStr, CString};
@@ -11,7 +11,7 @@ use crate::{tell, tell_ok};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         bounds();
         unnamed();

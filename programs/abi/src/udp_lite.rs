@@ -1,4 +1,5 @@
-//! UDP-Lite: how much of a datagram its checksum covers; and what IPv6 sockets report about IPv4.
+//! UDP-Lite: how much of a datagram its checksum covers; and the control messages of IPv6 sockets
+//! about IPv4.
 
 use std::mem;
 
@@ -18,7 +19,7 @@ const IPV6_RECVPKTINFO: c_int = 49;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         options();
         coverage();
@@ -74,7 +75,7 @@ unsafe fn coverage() {
     }
 }
 
-/// IPV6_PKTINFO of a datagram of IPv4.
+/// IPV6_PKTINFO of an IPv4 datagram.
 unsafe fn mapped() {
     unsafe {
         let receiver = libc::socket(AF_INET6, SOCK_DGRAM, 0);

@@ -1,13 +1,13 @@
-//! Parts that depend on time: a host that stops the machine for a while disturbs them.
+//! Parts that depend on time, which a host that stops the machine for a while disturbs.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// How often a part is run at most.
+/// The maximum number of runs of a part.
 const TRIES: usize = 20;
 
-/// Runs a part, which says whether it went undisturbed, until it does: what it prints counts then.
+/// Runs a part until it reports that it was undisturbed, and prints the output of the last run.
 pub fn run(mut part: impl FnMut() -> bool) {
     for last in (0..TRIES).rev() {
         let (undisturbed, text) = captured(&mut part);
@@ -18,20 +18,20 @@ pub fn run(mut part: impl FnMut() -> bool) {
     }
 }
 
-/// Runs a part, and keeps what it prints from being seen.
+/// Runs a part and captures its output.
 fn captured(part: &mut impl FnMut() -> bool) -> (bool, String) {
-    // SAFETY: the descriptors are this function's own, but for the standard output's.
+    // SAFETY: this function owns the descriptors, except standard output.
     let (mut file, output) = unsafe {
         let file = libc::memfd_create(c"output".as_ptr(), 0);
         let output = OwnedFd::from_raw_fd(libc::dup(1));
         (File::from_raw_fd(file), output)
     };
     _ = io::stdout().flush();
-    // SAFETY: both are open.
+    // SAFETY: both descriptors are open.
     unsafe { libc::dup2(file.as_raw_fd(), 1) };
     let undisturbed = part();
     _ = io::stdout().flush();
-    // SAFETY: both are open.
+    // SAFETY: both descriptors are open.
     unsafe { libc::dup2(output.as_raw_fd(), 1) };
     let mut text = String::new();
     _ = file.rewind();

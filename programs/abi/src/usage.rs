@@ -1,5 +1,5 @@
-//! Resource usage of threads and processes: page faults, memory, switches, input and output, and
-//! who may see a program's addresses.
+//! Resource usage of threads and processes: page faults, memory, context switches, I/O, and
+//! permission to see a program's addresses.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use std::{fs, hint, mem, ptr, thread};
 use crate::{in_child, tell_end};
 
 const PAGE: usize = 4096;
-/// Pages that are touched where faults are counted.
+/// The number of touched pages in tests of faults.
 const PAGES: usize = 64;
-/// More than what else is used meanwhile, in KiB.
+/// More than other usage meanwhile, in KiB.
 const LARGE: i64 = 16 << 10;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         faults();
         memory();
@@ -36,7 +36,7 @@ unsafe fn usage(who: i32) -> libc::rusage {
     }
 }
 
-/// Private memory in pages, of which none is there yet.
+/// Maps private memory in small pages, none of them present.
 unsafe fn map(len: usize, flags: i32) -> *mut u8 {
     unsafe {
         let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -48,12 +48,12 @@ unsafe fn map(len: usize, flags: i32) -> *mut u8 {
 
 unsafe fn write_to(place: *mut u8, len: usize) {
     for at in (0..len).step_by(PAGE) {
-        // SAFETY: the caller mapped it.
+        // SAFETY: the caller has mapped it.
         unsafe { place.add(at).write_volatile(1) };
     }
 }
 
-/// A field of a `stat` of /proc, by the number that proc(5) gives it.
+/// A field of a `stat` file of /proc, numbered as in proc(5).
 fn field(stat: &str, number: usize) -> u64 {
     let stat = fs::read_to_string(stat).unwrap_or_default();
     let rest = stat.rsplit(") ").next().unwrap_or("");
@@ -61,7 +61,7 @@ fn field(stat: &str, number: usize) -> u64 {
     field.parse().unwrap_or(u64::MAX)
 }
 
-/// How many faults `work` makes, if it is about that of `PAGES`.
+/// Prints the number of faults of `work`, or whether it is about `PAGES`.
 unsafe fn count(what: &str, who: i32, work: impl FnOnce()) {
     unsafe {
         let before = usage(who);
@@ -195,9 +195,9 @@ unsafe fn memory() {
 
 unsafe fn switches() {
     unsafe {
-        // Other programs run elsewhere, or not for long.
+        // Other programs run on other CPUs, or not for long.
         libc::syscall(libc::SYS_sched_setaffinity, 0, 8, &[1u64]);
-        // A slow machine may find that a time to sleep is over already.
+        // On a slow machine the time of a sleep may be over already.
         let slept = (0..20).any(|_| {
             let before = usage(libc::RUSAGE_THREAD).ru_nvcsw;
             for _ in 0..5 {
@@ -241,7 +241,7 @@ unsafe fn switches() {
     }
 }
 
-/// The first mapping whose line in `/proc/self/maps` ends with `end`: its start and its end.
+/// The start and the end of the first mapping whose line in `/proc/self/maps` ends with `end`.
 fn mapping(end: &str) -> (u64, u64) {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let line = maps.lines().find(|line| line.ends_with(end)).unwrap_or("");
@@ -307,7 +307,7 @@ unsafe fn places() {
     }
 }
 
-/// The numbers of an `io` of /proc.
+/// The numbers in an `io` file of /proc.
 fn io(path: &str) -> Vec<i64> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let numbers = text.lines().filter_map(|line| line.split(": ").nth(1));
@@ -319,7 +319,7 @@ unsafe fn transfers() {
         let text = fs::read_to_string("/proc/self/io").unwrap_or_default();
         let names = text.lines().filter_map(|line| line.split(':').next());
         println!("{:?}", names.collect::<Vec<_>>());
-        // Reading the counters adds no more than this.
+        // Reads of the counters themselves disappear in the division by `unit`.
         let seen = |what: &str, unit: i64, work: &mut dyn FnMut()| {
             let before = io("/proc/thread-self/io");
             work();
@@ -383,7 +383,7 @@ unsafe fn transfers() {
     }
 }
 
-/// The time a thread ran and waited, in ns, and its number of turns.
+/// The run time and the wait time of a thread in ns, and its number of time slices.
 fn schedstat(path: &str) -> Vec<u64> {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.split_whitespace()
@@ -391,7 +391,7 @@ fn schedstat(path: &str) -> Vec<u64> {
         .collect()
 }
 
-/// How long a thread waits for its CPU, beside another that computes there.
+/// The time that a thread waits for its CPU, beside another thread that computes there.
 fn delays() {
     const MS: u64 = 1_000_000;
     let done = Arc::new(AtomicBool::new(false));

@@ -1,7 +1,7 @@
-//! RISC-V vectors: which programs may use them, and that registers survive other programs, signals
-//! and tracers.
+//! RISC-V vectors: the programs that may use them, and registers that must survive other programs,
+//! signals and tracers.
 //!
-//! Compared values are never held over a system call, which preserves none.
+//! No compared value stays in registers over a system call, which preserves none.
 
 use std::arch::asm;
 use std::mem;
@@ -21,13 +21,13 @@ const NT_RISCV_VECTOR: usize = 0x901;
 const VECTOR_MAGIC: u32 = 0x5346_5457;
 /// Runs this part.
 pub fn run() {
-    // SAFETY: questions.
+    // SAFETY: only queries.
     let [caps, stack] =
         unsafe { [libc::AT_HWCAP, libc::AT_MINSIGSTKSZ].map(|n| libc::getauxval(n)) };
     println!("vectors: {}, a signal's stack: {stack}", caps >> 21 & 1);
     controlled();
     let shared = Shared::new();
-    // SAFETY: children end by _exit or are waited for, and every structure passed is whole.
+    // SAFETY: children end by _exit or are waited for, and every structure passed is complete.
     unsafe {
         unused();
         println!("a register: {} bytes", length());
@@ -38,10 +38,10 @@ pub fn run() {
     }
 }
 
-/// Prints what is set, and what comes of an instruction, after an execve.
+/// Prints the settings, and the effect of an instruction, after an execve.
 pub fn after_exec() {
     get_control();
-    // SAFETY: asks for a length.
+    // SAFETY: reads the vector length.
     tell_end(
         "an instruction",
         in_child(|| unsafe {
@@ -51,13 +51,13 @@ pub fn after_exec() {
 }
 
 fn set_control(argument: usize) {
-    // SAFETY: no register is in use.
+    // SAFETY: no vector register is in use.
     let result = unsafe { libc::prctl(PR_RISCV_V_SET_CONTROL, argument, 0, 0, 0) };
     tell(&format!("set {argument:#x}"), result);
 }
 
 fn get_control() {
-    // SAFETY: a question.
+    // SAFETY: only a query.
     tell("control", unsafe {
         libc::prctl(PR_RISCV_V_GET_CONTROL, 0, 0, 0, 0)
     });
@@ -65,7 +65,7 @@ fn get_control() {
 
 fn exec_self() {
     let words = [c"abi".as_ptr(), c"vector-exec".as_ptr(), ptr::null()];
-    // SAFETY: the array ends with null.
+    // SAFETY: the array ends with a null pointer.
     unsafe { libc::execv(c"/proc/self/exe".as_ptr(), words.as_ptr()) };
 }
 
@@ -88,7 +88,7 @@ fn controlled() {
     for argument in [OFF * NEXT, (OFF * NEXT) | INHERIT] {
         let status = in_child(|| {
             set_control(argument);
-            // SAFETY: asks for a length.
+            // SAFETY: reads the vector length.
             tell_end(
                 "still allowed",
                 in_child(|| unsafe {
@@ -101,7 +101,7 @@ fn controlled() {
     }
 }
 
-/// Bytes of a register.
+/// The length of a register in bytes.
 unsafe fn length() -> usize {
     let length;
     unsafe { asm!("csrr {}, 0xc22", out(reg) length) };
@@ -123,7 +123,7 @@ impl Image {
         }
     }
 
-    /// Other bytes for every `seed`.
+    /// Fills an image pseudo-randomly; each `seed` gives other values.
     unsafe fn of(seed: u32) -> Image {
         let mut image = unsafe { Image::zero() };
         fill(&mut image.bytes, seed);
@@ -134,8 +134,8 @@ impl Image {
     }
 }
 
-/// Holds `image` in the registers from when it is counted as ready until so many are to let go;
-/// what they hold then.
+/// Keeps `image` in the registers from when it adds one to `ready` until `until` reaches `count`;
+/// returns their values then.
 unsafe fn hold(image: &Image, shared: &Shared, until: &AtomicU32, count: u32) -> Image {
     let [vl, vtype, vcsr] = image.control;
     let mut found = image.clone();
@@ -188,7 +188,7 @@ unsafe fn hold(image: &Image, shared: &Shared, until: &AtomicU32, count: u32) ->
     found
 }
 
-/// A child of one that uses vectors finds none of what its parent had in them.
+/// A child of a process that uses vectors finds none of its parent's values.
 unsafe fn inherited() {
     unsafe {
         let always = AtomicU32::new(1);
@@ -212,7 +212,7 @@ unsafe fn inherited() {
     }
 }
 
-/// More processes than CPUs keep their registers from each other.
+/// More processes than CPUs keep their registers apart.
 unsafe fn preempted(shared: &Shared) {
     let kept = count_kept(shared, |seed| unsafe {
         let image = Image::of(seed);
@@ -221,14 +221,14 @@ unsafe fn preempted(shared: &Shared) {
     println!("{kept} of {MANY} kept their registers");
 }
 
-/// The value that the handler of SIGUSR1 expects, and the state of the processes that it lets go.
+/// The value that the handler of SIGUSR1 expects, and the state of the processes that it releases.
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 static LET_GO: AtomicUsize = AtomicUsize::new(0);
-/// The record's magic number and size, vl, vtype, vcsr and length, and whether it held what was
-/// wanted.
+/// The record's magic number and size, vl, vtype, vcsr and length, and whether it held the expected
+/// values.
 static RECORD: [AtomicUsize; 7] = [const { AtomicUsize::new(0) }; 7];
 
-/// `struct __riscv_ctx_hdr`, and what a record of vectors has behind it.
+/// `struct __riscv_ctx_hdr`, and the vector record after it.
 #[repr(C)]
 struct Record {
     magic: u32,
@@ -240,10 +240,11 @@ struct Record {
 }
 
 extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the frame is the kernel's, and what the statics hold stays while the signal comes.
+    // SAFETY: the frame comes from the kernel, and the statics' targets live until the signal has
+    // come.
     unsafe {
-        // The machine's context has 32 registers and 528 bytes, the last 8 of which are a record's
-        // head; libc's has them at 176.
+        // The machine context has 32 registers and 528 bytes, the last 8 of which are the header of
+        // a record; in libc's structure it is at 176.
         let record = &mut *context.byte_add(176 + 256 + 520).cast::<Record>();
         let tell = |at: usize, value: usize| RECORD[at].store(value, SeqCst);
         tell(0, record.magic as usize);
@@ -295,7 +296,7 @@ fn tell_record(whose: &str) {
 /// The frame of a thread that does not use vectors.
 unsafe fn unused() {
     let status = in_child(|| {
-        // SAFETY: the handler is told to look alone.
+        // SAFETY: the handler only looks.
         unsafe {
             handle();
             libc::raise(libc::SIGUSR1);
@@ -305,8 +306,7 @@ unsafe fn unused() {
     tell_end("child", status);
 }
 
-/// A signal finds the registers in its frame; what it changes there, it changes in the program, and
-/// nothing else.
+/// A signal frame holds the registers; changes to it reach the program, and nothing else does.
 unsafe fn signalled(shared: &Shared) {
     unsafe {
         handle();
@@ -340,7 +340,7 @@ unsafe fn registers(request: u32, pid: i32, bytes: &mut [u8]) -> (i64, usize) {
     (result, range[1])
 }
 
-/// A tracer sees the registers and changes them.
+/// A tracer reads and changes the registers.
 unsafe fn traced(shared: &Shared) {
     const HEAD: usize = 40;
     unsafe {

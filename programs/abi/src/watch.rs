@@ -1,4 +1,4 @@
-//! Notification of changes to files and directories: inotify's events and their order, watches that
+//! Notification of changes of files and directories: inotify's events and their order, watches that
 //! end by themselves, limits, and dnotify's signals.
 
 use std::ffi::CStr;
@@ -11,7 +11,7 @@ use crate::{in_child, path, tell, tell_end, tell_ok};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         libc::mkdir(path(c"folder"), 0o755);
         order();
@@ -33,7 +33,7 @@ unsafe fn watch(instance: c_int, name: &'static CStr, mask: u32) -> c_int {
     unsafe { libc::inotify_add_watch(instance, path(name), mask) }
 }
 
-/// Prints the events that wait.
+/// Prints the queued events.
 unsafe fn events(what: &str, instance: c_int) {
     const NAMES: [(u32, &str); 13] = [
         (libc::IN_MODIFY, "modify"),
@@ -174,12 +174,12 @@ unsafe fn described() {
     }
 }
 
-/// Signals so far, and the sum of their descriptors.
+/// The number of signals so far, and the sum of their descriptors.
 static SIGNALS: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 
 extern "C" fn handler(_signal: c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     SIGNALS[0].fetch_add(1, Relaxed);
-    // SAFETY: the kernel passes a siginfo_t; of this signal the descriptor follows the eight bytes
+    // SAFETY: the kernel passes a siginfo_t; for this signal the descriptor follows the eight bytes
     // of the band.
     let descriptor = unsafe { info.cast::<c_int>().add(6).read() };
     SIGNALS[1].fetch_add(descriptor as usize, Relaxed);
@@ -229,7 +229,8 @@ unsafe fn signals() {
         tell("no more", libc::fcntl(directory, libc::F_NOTIFY, 0));
         libc::unlink(path(c"folder/three"));
         so_far("deleted", directory);
-        // A watch ends with any descriptor of who began it, whoever else has the file open.
+        // A watch ends when its creator closes any descriptor of the file, even if others have it
+        // open.
         let made = |what: &str| {
             libc::close(touch(c"folder/again"));
             libc::unlink(path(c"folder/again"));
@@ -255,7 +256,7 @@ unsafe fn signals() {
     }
 }
 
-/// F_CREATED_QUERY
+/// F_CREATED_QUERY.
 const F_CREATED_QUERY: c_int = 1028;
 
 unsafe fn created() {
@@ -274,7 +275,7 @@ unsafe fn created() {
     }
 }
 
-/// An open is reported before the close, and an open that fails is neither.
+/// An open is reported before the close; an open that fails is not reported at all.
 unsafe fn opened() {
     unsafe {
         let program = std::fs::copy("/proc/self/exe", "folder/program");
@@ -334,8 +335,8 @@ unsafe fn opened() {
     }
 }
 
-/// Hundreds watch one folder, half of them for one event: each gets what it wants, and they
-/// go in any order.
+/// Hundreds of instances watch one folder, half of them for a single event: each gets its events,
+/// and they can be closed in any order.
 unsafe fn crowd() {
     const COUNT: usize = 400;
     unsafe {

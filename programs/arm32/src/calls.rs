@@ -1,4 +1,4 @@
-//! System calls whose arguments or structures differ in 32 bits.
+//! System calls whose arguments or structures differ for 32-bit programs.
 
 use std::ffi::CStr;
 use std::mem;
@@ -6,7 +6,7 @@ use std::ptr;
 
 use crate::{in_child, tell};
 
-/// Beyond what 32 bits can say.
+/// A value beyond 32 bits.
 const FAR: i64 = 5 << 32;
 
 const CLOCK_GETTIME64: libc::c_long = 403;
@@ -15,7 +15,7 @@ const FUTEX64: libc::c_long = 422;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: the calls get memory of their own.
+    // SAFETY: the calls get their own memory.
     unsafe {
         files();
         memory();
@@ -24,9 +24,9 @@ pub fn run() {
     }
 }
 
-/// Calls getppid so often, and nothing else: for measuring.
+/// Calls getppid `count` times, for measurements.
 pub fn null(count: u32) {
-    // SAFETY: the call changes r0 alone.
+    // SAFETY: the call changes only r0.
     unsafe {
         std::arch::asm!(
             "2: svc #0",
@@ -128,7 +128,7 @@ unsafe fn files() {
     }
 }
 
-/// The length of a lock that 32 bits cannot say.
+/// A lock whose length does not fit into 32 bits.
 unsafe fn lock(file: libc::c_int) {
     const F_GETLK: libc::c_int = 5;
     unsafe {
@@ -157,7 +157,7 @@ unsafe fn lock(file: libc::c_int) {
     }
 }
 
-/// Lengths of pieces that are negative.
+/// Negative lengths of I/O vectors.
 unsafe fn lengths(pipe: [libc::c_int; 2]) {
     unsafe {
         let mut ends = [0; 2];
@@ -232,7 +232,7 @@ unsafe fn time() {
         );
         let earlier = i64::from(narrow.tv_sec) * 1_000_000_000 + i64::from(narrow.tv_nsec);
         println!("in order: {}", wide[0] * 1_000_000_000 + wide[1] >= earlier);
-        // The bits above the 32 of tv_nsec are padding.
+        // The upper 32 bits of tv_nsec are padding.
         let span = [0i64, 1000 | 0x1234 << 32];
         tell(
             "clock_nanosleep_time64",
@@ -259,7 +259,7 @@ unsafe fn time() {
     }
 }
 
-/// A filter sees the architecture of the program, and its numbers.
+/// A filter sees the program's architecture, and its numbers of system calls.
 unsafe fn filtered() {
     unsafe {
         const ARM: u32 = 0x4000_0028;
@@ -307,7 +307,7 @@ unsafe fn processes() {
         let platform = libc::getauxval(libc::AT_PLATFORM) as *const libc::c_char;
         println!("platform {:?}", CStr::from_ptr(platform));
         println!("page {}", libc::getauxval(libc::AT_PAGESZ));
-        // Thumb, fast multiply, TLS, VFP: what each of them has.
+        // HWCAP bits that every kernel sets: Thumb, fast multiply, TLS, VFP.
         println!("hwcap {:#x}", libc::getauxval(libc::AT_HWCAP) & 0x80_56);
         let mut usage: libc::rusage = mem::zeroed();
         tell(

@@ -1,4 +1,4 @@
-//! Faults as a handler sees them: the signal, its code, the address.
+//! Faults as a signal handler sees them: the signal, its code, the address.
 
 use std::arch::{asm, global_asm};
 use std::mem;
@@ -8,11 +8,11 @@ use libc::{PROT_NONE, PROT_READ, PROT_WRITE, c_int, c_void, siginfo_t};
 
 use crate::in_child;
 
-/// Where the next fault is expected.
+/// The address of the next expected fault.
 static mut EXPECTED: usize = 0;
 
 extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
-    // SAFETY: the kernel passes a whole siginfo, and the process has one thread.
+    // SAFETY: the kernel passes a complete siginfo, and the process has one thread.
     unsafe {
         let offset = ((*info).si_addr() as usize).wrapping_sub(EXPECTED) as isize;
         print!(
@@ -23,10 +23,10 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     }
 }
 
-/// Runs `work` in a child that tells of its fault at `expected`.
+/// Runs `work` in a child that prints whether its fault is at `expected`.
 fn faulting(what: &str, expected: usize, work: impl FnOnce()) {
     in_child(what, || {
-        // SAFETY: the handler is of the kind that SA_SIGINFO asks for.
+        // SAFETY: the handler has the signature that SA_SIGINFO requires.
         unsafe {
             EXPECTED = expected;
             let mut action: libc::sigaction = mem::zeroed();
@@ -47,7 +47,7 @@ fn faulting(what: &str, expected: usize, work: impl FnOnce()) {
     });
 }
 
-/// Undefined in Arm instructions, with its address in `at`.
+/// Executes an undefined Arm instruction, whose address is stored in EXPECTED.
 fn undefined() {
     // SAFETY: it ends in the handler.
     unsafe {
@@ -68,7 +68,7 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    /// Writes the address of an instruction of Thumb that is undefined, and executes it.
+    /// Stores the address of an undefined Thumb instruction, and executes it.
     fn undefined_at(at: *mut usize);
 }
 
@@ -103,27 +103,27 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    /// Write the address of the instruction by which debuggers break, in Arm and Thumb, or of WFI,
-    /// and execute it.
+    /// Store the address of the instruction that debuggers use as breakpoint, in Arm and Thumb, or
+    /// of WFI, and execute it.
     fn undefined_breakpoint(at: *mut usize);
     fn thumb_breakpoint(at: *mut usize);
     fn wide_breakpoint(at: *mut usize);
     fn waits(at: *mut usize);
 }
 
-/// Executes what such a function has.
+/// Executes the instruction of such a function.
 fn at(instruction: unsafe extern "C" fn(*mut usize)) {
     // SAFETY: it ends in the handler.
     unsafe { instruction(&raw mut EXPECTED) };
 }
 
-/// The same in Thumb.
+/// Executes an undefined Thumb instruction.
 fn undefined_thumb() {
     // SAFETY: it ends in the handler.
     unsafe { undefined_at(&raw mut EXPECTED) };
 }
 
-/// Reads a register that belongs to the kernel.
+/// Reads a register that only the kernel may read.
 fn privileged() {
     // SAFETY: it ends in the handler.
     unsafe {

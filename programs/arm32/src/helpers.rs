@@ -1,4 +1,5 @@
-//! The kernel's helpers at the end of the addresses, the thread pointer, and code made at run time.
+//! The kernel's user helpers at the top of the address space, the thread pointer, and code
+//! generated at run time.
 
 use std::arch::asm;
 use std::mem;
@@ -18,7 +19,7 @@ fn thread_pointer() -> usize {
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: the helpers are where Linux's documentation says (kernel_user_helpers.rst).
+    // SAFETY: the helpers' addresses are documented (Linux's kernel_user_helpers.rst).
     unsafe {
         let version = ptr::with_exposed_provenance::<i32>(0xffff_0ffc).read_volatile();
         println!("version {version}");
@@ -39,7 +40,7 @@ pub fn run() {
         let get_tls: extern "C" fn() -> usize = mem::transmute(0xffff_0fe0usize);
         println!("get_tls: {}", get_tls() == thread_pointer());
         let own = thread_pointer();
-        // Between the two, nothing may want its thread's memory.
+        // Nothing between the two calls may use thread-local storage.
         let (set, seen, back): (isize, usize, isize);
         asm!(
             "mov r0, {other}",

@@ -1,5 +1,5 @@
-//! Instructions that Armv8 deprecates or removes: SWP, barriers by CP15, SETEND. `/proc/sys/abi`
-//! decides for each whether it is undefined, emulated or left to the hardware.
+//! Instructions that Armv8 deprecates or removes: SWP, CP15 barriers, SETEND. `/proc/sys/abi`
+//! selects for each whether it is undefined, emulated or executed by the hardware.
 
 use std::arch::asm;
 use std::fs;
@@ -16,7 +16,7 @@ pub fn run() {
             let written = fs::write(&path, mode).map_err(|error| error.raw_os_error());
             println!("  {mode}: {written:?} {:?}", shown());
             if written.is_err() || mode == "0" {
-                // Whether a CPU traps what is undefined is its own affair.
+                // A CPU may trap the instruction or execute it.
                 continue;
             }
             in_child("  executed", || match name {
@@ -32,7 +32,7 @@ pub fn run() {
 }
 
 fn barriers() {
-    // SAFETY: barriers change nothing.
+    // SAFETY: barriers have no other effect.
     unsafe {
         asm!(
             ".inst 0xee070fba", // mcr p15, 0, r0, c7, c10, 5
@@ -46,7 +46,7 @@ fn barriers() {
 fn endianness() {
     let word = 0x1122_3344u32;
     let (arm, thumb): (u32, u32);
-    // SAFETY: a word is read, and data are as before afterwards.
+    // SAFETY: a word is read, and the endianness is restored.
     unsafe {
         asm!(
             ".inst 0xf1010200", // setend be
@@ -88,14 +88,14 @@ fn swaps() {
     print!("{word:x} {byte:x} {words:x?}, ");
 }
 
-/// Executes SWP under each condition with each of the flags: a bit for those with which it was
-/// done.
+/// Executes SWP under each condition with each combination of flags; prints a bit for each
+/// combination with which it took effect.
 fn conditions() {
     macro_rules! each {
         ($($swp:literal)*) => {
             [$(done_with(|flags| {
                 let mut word = 0u32;
-                // SAFETY: a word of our own; flags are free.
+                // SAFETY: a word of our own; the flags are not in use.
                 unsafe {
                     asm!(
                         "msr APSR_nzcvq, {flags}",

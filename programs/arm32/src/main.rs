@@ -1,4 +1,4 @@
-//! A 32-bit Arm program on an arm64 kernel. The output is the same on any kernel that behaves as
+//! A 32-bit Arm program on an arm64 kernel. The output is the same on any kernel that behaves like
 //! Linux.
 
 mod calls;
@@ -46,7 +46,7 @@ fn main() {
     }
 }
 
-/// Shows what a call came to.
+/// Prints the result of a call.
 fn tell(what: &str, result: i64) {
     if result == -1 {
         let error = std::io::Error::last_os_error();
@@ -56,7 +56,7 @@ fn tell(what: &str, result: i64) {
     }
 }
 
-/// Runs `work` in a child and tells how it ended.
+/// Runs `work` in a child and prints how it ended.
 fn in_child(what: &str, work: impl FnOnce()) {
     print!("{what}: ");
     _ = std::io::stdout().flush();

@@ -1,4 +1,4 @@
-//! System V IPC, message queues and asynchronous I/O, in structures of 32 bits.
+//! System V IPC, message queues and asynchronous I/O, with 32-bit structures.
 
 use std::ptr;
 
@@ -9,14 +9,14 @@ use crate::tell;
 const SEMTIMEDOP_TIME64: c_long = 420;
 const MQ_TIMEDSEND_TIME64: c_long = 418;
 const MQ_TIMEDRECEIVE_TIME64: c_long = 419;
-/// The structures that there are today.
+/// The flag for the present structures, and the commands.
 const IPC_64: c_int = 0x100;
 const IPC_SET: c_int = 1;
 const IPC_INFO: c_int = 3;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: the calls get memory of their own.
+    // SAFETY: the calls get their own memory.
     unsafe {
         semaphores();
         messages();
@@ -26,10 +26,10 @@ pub fn run() {
     }
 }
 
-/// The word of a status that says how often its place was used before.
+/// The word of a status with its sequence number.
 const SEQUENCE: usize = 6;
 
-/// The words of a status but those whose numbers differ from run to run.
+/// Shows the words of a status, but not the values of those that differ from run to run.
 fn shown(words: &[u32], unsteady: &[usize]) -> Vec<String> {
     let word = |(at, word): (usize, &u32)| match unsteady.contains(&at) {
         _ if at == SEQUENCE => "*".to_owned(),
@@ -232,8 +232,8 @@ unsafe fn queues() {
     }
 }
 
-/// A `struct iocb`: data, key and flags; operation, priority and file; buffer, bytes, offset; and
-/// what is not used.
+/// A `struct iocb`: data, key and flags; operation, priority and file; buffer, length, offset; and
+/// unused words.
 fn request(operation: u32, file: c_long, buffer: usize, len: usize) -> [u32; 16] {
     let (buffer, len) = (buffer as u32, len as u32);
     [
@@ -312,9 +312,9 @@ unsafe fn requests() {
     }
 }
 
-/// Virtual machines are not for programs of 32 bits.
+/// 32-bit programs cannot use /dev/kvm.
 pub fn hypervisor() {
-    // SAFETY: a path that ends with zero.
+    // SAFETY: the path ends with a zero byte.
     let file = unsafe { libc::open(c"/dev/kvm".as_ptr(), libc::O_RDWR) };
     tell("/dev/kvm", file.into());
 }

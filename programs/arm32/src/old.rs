@@ -7,16 +7,16 @@ use libc::{SIGUSR1, c_int, c_long};
 
 use crate::{in_child, tell};
 
-/// Beyond what 32 bits can say.
+/// A value beyond 32 bits.
 const FAR: i64 = 5 << 32;
-/// fcntl(2)'s locks whose offsets have 64 bits.
+/// Commands of fcntl(2) for locks with 64-bit offsets.
 const F_GETLK64: c_int = 12;
 const F_SETLK64: c_int = 13;
 const F_OFD_GETLK: c_int = 36;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: the calls get memory of their own.
+    // SAFETY: the calls get their own memory.
     unsafe {
         in_child("users", || users());
         attributes();
@@ -37,7 +37,7 @@ pub fn run() {
 
 fn call(what: &str, number: c_long, arguments: [usize; 3]) {
     let [a, b, c] = arguments;
-    // SAFETY: what the arguments point to lives in the caller.
+    // SAFETY: the caller's data outlives the call.
     tell(what, unsafe { libc::syscall(number, a, b, c) }.into());
 }
 
@@ -75,7 +75,7 @@ unsafe fn users() {
     let to = |three: &mut [u16; 4]| [0, 1, 2].map(|at| &raw mut three[at] as usize);
     call("getresgid", libc::SYS_getresgid, to(&mut three));
     println!("  {three:?}");
-    // Beyond 16 bits.
+    // IDs beyond 16 bits.
     call("setresuid32", libc::SYS_setresuid32, [70_000, 70_001, 0]);
     call("getresuid", libc::SYS_getresuid, to(&mut three));
     println!("  {three:?}");
@@ -215,15 +215,15 @@ unsafe fn signals() {
         [libc::SIG_BLOCK as usize, of, at],
     );
     println!("  {old:x?}");
-    // SAFETY: a signal to itself, which is blocked.
+    // SAFETY: raises a blocked signal.
     unsafe { libc::raise(SIGUSR1) };
     call("sigpending", libc::SYS_sigpending, [at, 0, 0]);
     println!("  {old:x?}");
     call("sigsuspend", libc::SYS_sigsuspend, [0, 0, 0]);
-    // The bits above the first 32 are kept.
+    // The bits above the first 32 are preserved.
     let high = [0u32, 1];
     let both = high.as_ptr() as usize;
-    // SAFETY: the set is ours.
+    // SAFETY: the set is our own.
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, both, 0, 8) };
     call(
         "sigprocmask",
@@ -231,7 +231,7 @@ unsafe fn signals() {
         [libc::SIG_SETMASK as usize, of, at],
     );
     let mut whole = [0u32; 2];
-    // SAFETY: the set is ours.
+    // SAFETY: the set is our own.
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, 0, 0, whole.as_mut_ptr(), 8) };
     println!("  {whole:x?}");
     call("sigprocmask of no kind", libc::SYS_sigprocmask, [9, of, at]);
@@ -240,7 +240,7 @@ unsafe fn signals() {
 unsafe fn locks() {
     unsafe {
         let file = libc::open64(c"old".as_ptr(), libc::O_RDWR | libc::O_CREAT, 0o600) as usize;
-        // `struct flock`: kind and whence, start, length, process.
+        // `struct flock`: type and whence, start, length, process.
         let write = [1u32, 10, 20, 0];
         let wide = |start: i64| [1u32, 0, start as u32, (start >> 32) as u32, 5, 0, 0, 0];
         let far = wide(FAR);
@@ -422,7 +422,7 @@ unsafe fn times() {
     }
 }
 
-/// Numbers that are none any more.
+/// Numbers of removed system calls.
 unsafe fn absent() {
     for number in [
         7, 13, 17, 27, 30, 76, 82, 90, 102, 113, 117, 149, 166, 169, 222, 249, 254, 313,

@@ -1,4 +1,4 @@
-//! Programs with a note of ELF properties (NT_GNU_PROPERTY_TYPE_0).
+//! Programs with an ELF property note (NT_GNU_PROPERTY_TYPE_0).
 
 use std::ffi::CString;
 use std::fs;
@@ -9,10 +9,10 @@ use crate::in_child;
 const PT_LOAD: u32 = 1;
 const PT_GNU_PROPERTY: u32 = 0x6474_e553;
 const BASE: u32 = 0x10000;
-/// Bytes of the headers.
+/// The size of the headers.
 const HEADERS: u32 = 52 + 2 * 32;
 
-/// A program that ends with status 7, and has these properties.
+/// A program with these properties that exits with status 7.
 fn program(properties: &[u8]) -> Vec<u8> {
     let mut note: Vec<u8> = [4, properties.len() as u32, 5]
         .into_iter()
@@ -60,7 +60,7 @@ pub fn run() {
         in_child(what, || {
             let path = CString::new(path).expect("no zero");
             let arguments = [path.as_ptr(), std::ptr::null()];
-            // SAFETY: an array that ends with null.
+            // SAFETY: the array ends with a null pointer.
             unsafe { libc::execv(path.as_ptr(), arguments.as_ptr()) };
             print!("{}; ", std::io::Error::last_os_error());
         });

@@ -1,5 +1,5 @@
-//! Handlers: in Arm and Thumb instructions, with and without siginfo, returning through the
-//! library's code or the kernel's; and changes to the saved state that a handler may not make.
+//! Signal handlers: in Arm and Thumb code, with and without siginfo, returning by the library's
+//! code or the kernel's; and changes of the saved state that a handler may not make.
 
 use std::arch::{asm, global_asm};
 use std::io::Write;
@@ -20,7 +20,7 @@ pub fn flush_and_exit() -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// `struct sigaction` as the kernel takes it.
+/// `struct sigaction` of the kernel's interface.
 #[repr(C)]
 struct KernelAction {
     handler: usize,
@@ -29,10 +29,10 @@ struct KernelAction {
     mask: u64,
 }
 
-/// Sets a handler that returns by the kernel's own code.
+/// Installs a handler that returns by the kernel's code.
 fn handle(signal: c_int, handler: usize, flags: c_int) {
     let action = [handler as u32, flags as u32, 0, 0, 0];
-    // SAFETY: a whole structure.
+    // SAFETY: the structure is complete.
     let set = unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, &action, 0, 8) };
     assert_eq!(set, 0);
     const { assert!(mem::offset_of!(KernelAction, restorer) == 8) };
@@ -78,16 +78,16 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    /// Handlers in Thumb, and code of Thumb to go on in.
+    /// Handlers in Thumb code, and Thumb code to continue in.
     fn thumb(signal: c_int);
     fn thumb_info(signal: c_int, info: *mut siginfo_t, context: *mut c_void);
     fn elsewhere();
-    /// tkill(2) from Thumb.
+    /// Calls tkill(2) from Thumb code.
     fn tkill(tid: libc::c_long, signal: c_int) -> c_int;
 }
 
 extern "C" fn arm_info(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes both.
+    // SAFETY: the kernel passes both pointers.
     unsafe {
         let own = (*info).si_pid() == libc::getpid();
         let told = (*info).si_signo == signal && (*info).si_code == libc::SI_TKILL && own;
@@ -100,9 +100,9 @@ extern "C" fn arm_info(signal: c_int, info: *mut siginfo_t, context: *mut c_void
     clobber();
 }
 
-/// Leaves nothing as it was of what a call may change.
+/// Overwrites all registers that a function may change.
 fn clobber() {
-    // SAFETY: registers that a called function may change.
+    // SAFETY: only registers that a called function may change.
     unsafe {
         asm!(
             "vmov d0, r0, r0", "vmov d7, r0, r0", "mov r0, #0", "mov r1, #0", "mov r2, #0", "mov r3, #0", "mov r12, #0",
@@ -112,10 +112,10 @@ fn clobber() {
     };
 }
 
-/// Sends the process a signal by tkill(2), and tells whether registers are after it what they were.
+/// Sends the process a signal by tkill(2); returns whether registers are unchanged afterwards.
 fn interrupted(signal: c_int) -> bool {
     let (low, high, integer, flags): (u32, u32, u32, u32);
-    // SAFETY: the call changes r0 alone, and a handler nothing.
+    // SAFETY: the call changes only r0, and the handler nothing.
     unsafe {
         let tid = libc::syscall(libc::SYS_gettid);
         asm!(
@@ -141,21 +141,21 @@ fn interrupted(signal: c_int) -> bool {
             out("r0") _, out("r12") _, out("d0") _, out("d7") _,
         );
     }
-    // 0x8123_4567 twice carries and overflows.
+    // Adding 0x8123_4567 to itself sets carry and overflow.
     low == 0x8123_4567 && high == 0x89ab_cdef && integer == low && flags >> 28 == 0b0011
 }
 
-/// Sends the process a signal from Thumb instructions.
+/// Sends the process a signal from Thumb code.
 fn interrupted_thumb(signal: c_int) -> bool {
-    // SAFETY: sends a signal that is handled.
+    // SAFETY: sends a signal that has a handler.
     unsafe { tkill(libc::syscall(libc::SYS_gettid), signal) == 0 }
 }
 
-/// The bits that a handler sets and clears in the saved CPSR.
+/// The bits that a handler sets in the saved CPSR, and those that it clears.
 static mut CHANGE: (usize, usize) = (0, 0);
 
 extern "C" fn forge(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes a whole context, and the process has one thread.
+    // SAFETY: the kernel passes a complete context, and the process has one thread.
     unsafe {
         let cpsr = &raw mut (*context.cast::<ucontext_t>()).uc_mcontext.arm_cpsr;
         let (set, cleared) = CHANGE;
@@ -177,9 +177,9 @@ extern "C" fn move_on(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
     }
 }
 
-/// Rust's own handler would let the program go on where it was.
+/// Restores the default action: Rust's handler would resume the program at the fault.
 fn die_of_faults() {
-    // SAFETY: the default.
+    // SAFETY: sets the default action.
     unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
 }
 
@@ -203,8 +203,8 @@ pub fn run() {
             println!("{name}: {:#x} kept {kept}", SEEN.swap(0, Relaxed));
         }
     }
-    // The library's way: with SA_RESTORER, on another stack.
-    // SAFETY: the stack and the handler are whole.
+    // The library's way: with SA_RESTORER, on an alternate stack. SAFETY: the stack and the handler
+    // are valid.
     unsafe {
         let stack = libc::stack_t {
             ss_sp: Box::leak(Box::new([0u8; 65536])).as_mut_ptr().cast(),
@@ -240,7 +240,7 @@ pub fn run() {
     ] {
         in_child(what, || {
             die_of_faults();
-            // SAFETY: before the handler can run.
+            // SAFETY: the handler does not run yet.
             unsafe { CHANGE = (set, cleared) };
             handle(libc::SIGUSR1, forge as *const () as usize, with_info);
             interrupted_thumb(libc::SIGUSR1);
@@ -253,14 +253,14 @@ pub fn run() {
     });
     in_child("sigreturn without a frame", || {
         die_of_faults();
-        // SAFETY: ends in a signal.
+        // SAFETY: it ends with a signal.
         unsafe { asm!("mov sp, #16", "svc #0", in("r7") 173, options(noreturn)) };
     });
-    // SAFETY: every pointer passed is that of a live value.
+    // SAFETY: every pointer passed is to a live value.
     unsafe { ready() };
 }
 
-/// What a file is ready for is told beside any signal.
+/// The siginfo of asynchronous I/O (O_ASYNC) has the band and the file with any signal.
 unsafe fn ready() {
     const F_SETSIG: c_int = 10;
     unsafe {

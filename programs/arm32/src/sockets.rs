@@ -8,16 +8,16 @@ use crate::tell;
 
 const RECVMMSG_TIME64: libc::c_long = 417;
 const SO_RCVTIMEO_NEW: c_int = 66;
-/// Bytes of a `struct cmsghdr`.
+/// The size of a `struct cmsghdr`.
 const HEAD: usize = 12;
 
-/// A room for control messages.
+/// An aligned buffer for control messages.
 #[repr(align(8))]
 struct Room([u8; 256]);
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: the calls get memory of their own.
+    // SAFETY: the calls get their own memory.
     unsafe {
         let mut ends = [0; 2];
         tell(
@@ -36,7 +36,7 @@ pub fn run() {
     }
 }
 
-/// A `struct msghdr` with one piece.
+/// A `struct msghdr` with one buffer.
 fn message(piece: &mut libc::iovec, control: &mut [u8]) -> libc::msghdr {
     libc::msghdr {
         msg_name: ptr::null_mut(),
@@ -56,7 +56,7 @@ fn piece(bytes: &mut [u8]) -> libc::iovec {
     }
 }
 
-/// Lays out a control message.
+/// Builds a control message.
 fn control(kind: c_int, data: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for word in [(HEAD + data.len()) as u32, SOL_SOCKET as u32, kind as u32] {
@@ -66,7 +66,7 @@ fn control(kind: c_int, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Receives a message with room for so many bytes of control messages, and shows these.
+/// Receives a message with a buffer of `room` bytes for control messages, and prints these.
 unsafe fn receive(what: &str, from: c_int, room: usize) {
     let (mut bytes, mut space) = ([0; 64], Room([0; 256]));
     let mut piece = piece(&mut bytes);
@@ -155,7 +155,7 @@ unsafe fn damaged([from, to]: [c_int; 2]) {
 
 unsafe fn stamps([from, to]: [c_int; 2]) {
     unsafe {
-        // The old options have times of 32 bits, the new ones of 64.
+        // The old options have 32-bit times, the new ones 64-bit times.
         for option in [29, 35, 63, 64, 37] {
             let on: i32 = if option == 37 { 0x18 } else { 1 };
             let of = (&raw const on).cast();
@@ -195,7 +195,7 @@ unsafe fn many([from, to]: [c_int; 2]) {
             });
             let mut span = [5i32, 0, 0x7fff_ffff, 0];
             if number == RECVMMSG_TIME64 {
-                // The bytes beside the nanoseconds do not matter.
+                // The upper half of the nanoseconds is ignored.
                 span = [5, 0, 0, -1];
             }
             let (list, span) = (got.as_mut_ptr(), span.as_mut_ptr());
@@ -246,7 +246,7 @@ unsafe fn limits([from, to]: [c_int; 2]) {
     }
 }
 
-/// Calls that a libc makes no more.
+/// Calls that libc no longer makes.
 unsafe fn bare([from, to]: [c_int; 2]) {
     unsafe {
         let mut bytes = *b"bare";
@@ -306,7 +306,7 @@ unsafe fn interfaces(socket: c_int) {
     }
 }
 
-/// A filter's structure has a pointer.
+/// A filter's structure contains a pointer.
 unsafe fn filters() {
     unsafe {
         let file = libc::socket(libc::AF_INET, SOCK_DGRAM, 0);

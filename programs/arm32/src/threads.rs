@@ -1,4 +1,4 @@
-//! Threads: thread-local storage, locks, and words that they change together.
+//! Threads: thread-local storage, locks, and concurrent changes of words.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! Timers, signals with a value, and ends of children, in 32-bit structures.
+//! Timers, signals with a value, and ends of children, with 32-bit structures.
 
 use std::{mem, ptr};
 
@@ -15,12 +15,12 @@ const PIDFD_SEND_SIGNAL: c_long = 424;
 const PIDFD_OPEN: c_long = 434;
 const SI_QUEUE: i32 = -1;
 
-/// Words of a `siginfo_t`.
+/// The words of a `siginfo_t`.
 type Info = [i32; 32];
 
 /// Blocks a signal.
 pub fn block(signal: c_int) {
-    // SAFETY: the set is ours.
+    // SAFETY: the set is our own.
     unsafe {
         let mut set = mem::zeroed();
         libc::sigemptyset(&mut set);
@@ -29,18 +29,18 @@ pub fn block(signal: c_int) {
     }
 }
 
-/// Takes a signal and shows what it carries.
+/// Waits for a signal and prints its siginfo.
 pub fn take(what: &str, signal: c_int) {
     let set = [1u32 << (signal - 1), 0];
     let mut info: Info = [0; 32];
     let span = [2i32, 0, 0, 0];
-    // SAFETY: the structures are ours.
+    // SAFETY: the structures are our own.
     let got = unsafe {
         let (set, info, span) = (set.as_ptr(), info.as_mut_ptr(), span.as_ptr());
         libc::syscall(RT_SIGTIMEDWAIT64, set, info, span, 8)
     };
     tell(what, got.into());
-    // A number of a process or a timer is of no interest.
+    // The ids of processes and timers differ from run to run.
     info[3] = (info[3] != 0).into();
     println!("  {:x?}", &info[..7]);
 }
@@ -48,7 +48,7 @@ pub fn take(what: &str, signal: c_int) {
 /// Runs this part.
 pub fn run() {
     block(SIGUSR1);
-    // SAFETY: the calls get memory of their own.
+    // SAFETY: the calls get their own memory.
     unsafe {
         posix();
         descriptors();

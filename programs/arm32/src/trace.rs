@@ -24,7 +24,7 @@ const GETSIGINFO: c_int = 0x4202;
 const GETREGSET: c_int = 0x4204;
 const SETREGSET: c_int = 0x4205;
 
-/// Sets of registers.
+/// Register sets.
 const GENERAL: usize = 1;
 const FLOATING: usize = 2;
 const VFP: usize = 0x400;
@@ -33,7 +33,7 @@ static mut WORD: u32 = 0x1111;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: the child does nothing but what is traced.
+    // SAFETY: the child executes only the traced code.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -46,7 +46,7 @@ pub fn run() {
         vectors(child);
         sets(child);
         memory(child);
-        // The child makes its call now, as another.
+        // The child now makes a different system call.
         tell("PTRACE_SYSCALL", trace(SYSCALL, child, 0, 0).into());
         libc::waitpid(child, &mut status, 0);
         tell(
@@ -66,11 +66,11 @@ pub fn run() {
 }
 
 unsafe fn trace(request: c_int, child: c_int, address: usize, data: usize) -> c_long {
-    // SAFETY: what the arguments point to lives in the caller.
+    // SAFETY: the caller's data outlives the call.
     unsafe { libc::syscall(libc::SYS_ptrace, request, child, address, data) }
 }
 
-/// The child: stops with known registers, and ends with what they were changed to.
+/// The child: stops with known registers, and exits with the value that they were changed to.
 unsafe fn traced() -> ! {
     unsafe {
         libc::syscall(libc::SYS_ptrace, 0, 0, 0, 0);
@@ -107,7 +107,7 @@ unsafe fn registers(child: c_int) {
             words[0],
             words[18]
         );
-        // Beyond the breakpoint.
+        // Skips the breakpoint.
         words[15] += 4;
         words[4] = 0x4040;
         tell("PTRACE_SETREGS", trace(SETREGS, child, 0, at).into());
@@ -215,7 +215,7 @@ unsafe fn memory(child: c_int) {
     }
 }
 
-/// A tracee of 64 bits has the registers of one of 32 bits for a tracer of these.
+/// To a 32-bit tracer, a 64-bit tracee has the registers of a 32-bit one.
 unsafe fn wide() {
     unsafe {
         let child = libc::fork();
@@ -306,7 +306,7 @@ unsafe fn wide() {
     }
 }
 
-/// Whether the words from `first` on are what they were.
+/// Whether the words from `first` on are unchanged.
 fn beyond(words: &[u32], first: usize) -> &'static str {
     if words[first..].iter().all(|&word| word == 9) {
         "untouched"

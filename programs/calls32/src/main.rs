@@ -1,11 +1,11 @@
-//! Times a call and faults of a 32-bit program, in the lines of `programs/crossings`:
+//! Times a system call and faults in a 32-bit program, and prints lines like `programs/crossings`:
 //! `name least median ns window`. Under QEMU's `-icount shift=0` a nanosecond is an instruction.
 //!
 //!     calls32 [ROW]
 
 use std::{env, ptr};
 
-/// Batches that are kept, after one that warms up.
+/// Measured batches, after one to warm up.
 const BATCHES: usize = 5;
 /// Operations in one batch.
 const TIMES: usize = 1000;
@@ -20,7 +20,7 @@ fn main() {
     );
     let memory = anonymous(TIMES * PAGE);
     let pages = || (0..TIMES).map(|page| memory.wrapping_add(page * PAGE));
-    // SAFETY: the mapping is this long, and nothing else uses it.
+    // SAFETY: the mapping has this length, and nothing else uses it.
     let forget = || unsafe { libc::madvise(memory.cast(), TIMES * PAGE, libc::MADV_DONTNEED) };
     let absent = || assert_eq!(forget(), 0);
     let read = || {
@@ -44,7 +44,7 @@ fn main() {
         absent,
         write,
     );
-    // Only by its name, since it is about another system.
+    // Only on request, since it measures another system.
     if env::args().len() > 1 {
         catch_undefined();
         row::<11>(
@@ -56,8 +56,8 @@ fn main() {
     }
 }
 
-/// Times `work`, which does [`TIMES`] operations, and prints a line, where the row is wanted;
-/// `prepare` is not timed. `TAG` marks the work for the emulator's plugin.
+/// Times `work`, which does [`TIMES`] operations, and prints a line, if the row is requested.
+/// `prepare` is not timed. `TAG` marks the work for QEMU's plugin.
 fn row<const TAG: usize>(name: &str, window: &str, prepare: impl Fn(), work: impl Fn()) {
     if env::args().nth(1).is_some_and(|wanted| wanted != name) {
         return;
@@ -82,16 +82,16 @@ fn row<const TAG: usize>(name: &str, window: &str, prepare: impl Fn(), work: imp
     );
 }
 
-/// Has a handler skip instructions that are undefined.
+/// Installs a SIGILL handler that skips the undefined instruction.
 fn catch_undefined() {
     extern "C" fn skip(_: i32, _: *mut libc::siginfo_t, _context: *mut libc::c_void) {
         #[cfg(target_arch = "arm")]
-        // SAFETY: the kernel passes a whole context.
+        // SAFETY: the kernel passes a complete context.
         unsafe {
             (*_context.cast::<libc::ucontext_t>()).uc_mcontext.arm_pc += 4
         };
     }
-    // SAFETY: the handler is of the kind that SA_SIGINFO asks for.
+    // SAFETY: the handler has the signature that SA_SIGINFO requires.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = skip as *const () as usize;
@@ -100,7 +100,7 @@ fn catch_undefined() {
     }
 }
 
-/// Executes what no kernel emulates.
+/// Executes instructions that no kernel emulates.
 fn undefined() {
     #[cfg(target_arch = "arm")]
     for _ in 0..TIMES {
@@ -109,17 +109,17 @@ fn undefined() {
     }
 }
 
-/// Executes `dbg #TAG`, which changes nothing: a plugin of the emulator sees it.
+/// Executes `dbg #TAG`, a hint that has no effect but that QEMU's plugin sees.
 #[inline(always)]
 fn mark<const TAG: usize>() {
     #[cfg(target_arch = "arm")]
-    // SAFETY: a hint that is for debuggers.
+    // SAFETY: a hint for debuggers.
     unsafe {
         core::arch::asm!("dbg #{}", const TAG, options(nostack, preserves_flags))
     };
 }
 
-/// Nanoseconds of `CLOCK_MONOTONIC`.
+/// `CLOCK_MONOTONIC` in nanoseconds.
 fn now() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -130,7 +130,7 @@ fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Anonymous memory, in small pages where the kernel asks.
+/// Maps anonymous memory in small pages.
 fn anonymous(length: usize) -> *mut u8 {
     let (prot, flags) = (
         libc::PROT_READ | libc::PROT_WRITE,
@@ -140,7 +140,7 @@ fn anonymous(length: usize) -> *mut u8 {
     unsafe {
         let memory = libc::mmap(ptr::null_mut(), length, prot, flags, -1, 0);
         assert_ne!(memory, libc::MAP_FAILED);
-        // A kernel without large pages refuses the advice, which it then does not need.
+        // A kernel without huge pages refuses this advice, and does not need it.
         libc::madvise(memory, length, libc::MADV_NOHUGEPAGE);
         memory.cast()
     }
@@ -149,18 +149,18 @@ fn anonymous(length: usize) -> *mut u8 {
 /// Calls getppid by the instruction itself.
 #[cfg(target_arch = "arm")]
 fn null_calls() {
-    // SAFETY: the call takes nothing and changes r0 alone.
+    // SAFETY: the call takes no argument and changes only r0.
     unsafe {
         core::arch::asm!("2:", "svc #0", "subs {times}, {times}, #1", "bne 2b",
             times = inout(reg) TIMES => _, in("r7") libc::SYS_getppid, out("r0") _, options(nostack));
     }
 }
 
-/// The same by libc, where the program is no 32-bit Arm's.
+/// Calls getppid by libc, if the program is not for 32-bit Arm.
 #[cfg(not(target_arch = "arm"))]
 fn null_calls() {
     for _ in 0..TIMES {
-        // SAFETY: the call takes nothing.
+        // SAFETY: the call takes no argument.
         unsafe { libc::getppid() };
     }
 }

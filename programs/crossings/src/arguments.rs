@@ -9,20 +9,20 @@ const AT_HWCAP: usize = 16;
 /// `AT_EXECFN`: the path by which the program was started.
 const AT_EXECFN: usize = 31;
 
-/// Where the arguments of an init are, one a line: no kernel passes them to it in the same way.
+/// The file with the arguments of an init, one in each line: kernels differ in how they pass them.
 const FILE: &CStr = c"/crossings.arguments";
-/// The longest such file in bytes.
+/// The maximum size of that file in bytes.
 const LONGEST: usize = 1024;
-/// The most words that are taken.
+/// The maximum number of words.
 const MOST: usize = 64;
 
-/// The command line, and what else the kernel put on the stack at `execve`.
+/// The command line, and other values that execve left on the stack.
 pub struct Arguments {
     words: [&'static str; MOST],
     count: usize,
-    /// Capability bits of the processor, zero if the kernel gives none.
+    /// The HWCAP bits, zero if the kernel passes none.
     pub hwcap: usize,
-    /// The program's own path, null if the kernel gives none.
+    /// The program's own path, null if the kernel passes none.
     pub executable: *const u8,
 }
 
@@ -38,8 +38,8 @@ impl Arguments {
             hwcap: 0,
             executable: core::ptr::null(),
         };
-        // SAFETY: the ABI puts argc, that many strings, a null, the environment, a null, and then
-        // pairs ended by a pair of key zero; all live as long as the process.
+        // SAFETY: by the ABI, argc is followed by that many strings, a null, the environment, a
+        // null, and pairs up to one with key zero; all of it lives as long as the process.
         unsafe {
             let argv: &[*const c_char] = core::slice::from_raw_parts(stack.add(1).cast(), *stack);
             for word in argv {
@@ -62,8 +62,8 @@ impl Arguments {
         arguments
     }
 
-    /// Takes the words of the file instead; those that the kernel gave are words of its own command
-    /// line.
+    /// Replaces the arguments by the words of the file: those from the kernel belong to its own
+    /// command line.
     pub fn take_from_file(&mut self) {
         self.count = self.count.min(1);
         let Some(buffer) = sys::memory(LONGEST) else {
@@ -83,7 +83,7 @@ impl Arguments {
         }
     }
 
-    /// The argument at `index`, if it is there.
+    /// The argument at `index`, if there is one.
     pub fn get(&self, index: usize) -> Option<&'static str> {
         self.words[..self.count].get(index).copied()
     }
@@ -93,22 +93,23 @@ impl Arguments {
 pub struct Options<'a> {
     arguments: &'a Arguments,
     first_row: usize,
-    /// Print the rows instead of measuring them.
+    /// Lists the rows instead of measuring them.
     pub list: bool,
-    /// How often each row is measured, 1 to [`crate::meter::MOST_BATCHES`].
+    /// The number of batches of each row, 1 to [`crate::meter::MOST_BATCHES`].
     pub batches: usize,
-    /// How long to wait before the first row, in milliseconds, so that the kernel's own work is
-    /// over.
+    /// The time to wait before the first row, in milliseconds, until the kernel has finished its
+    /// own work.
     pub settle_ms: usize,
     threads: &'static str,
-    /// Instead of the rows: threads read an ID register at once.
+    /// Measures threads that read an ID register at once, instead of the rows.
     pub contend: Option<Contest>,
-    /// How long to wait after each line, in milliseconds, so that the console's own work is over.
+    /// The time to wait after each line, in milliseconds, until the console has finished its own
+    /// work.
     pub pause_ms: usize,
 }
 
 impl<'a> Options<'a> {
-    /// Parses the command line; the error is the word that was not understood.
+    /// Parses the command line; the error is the invalid word.
     pub fn parse(arguments: &'a Arguments) -> Result<Self, &'static str> {
         let mut options = Self {
             arguments,
@@ -157,27 +158,27 @@ impl<'a> Options<'a> {
             .ok_or("--threads")
     }
 
-    /// The rows that are named.
+    /// The names of requested rows.
     fn names(&self) -> impl Iterator<Item = &'static str> + use<'a> {
         let (arguments, first) = (self.arguments, self.first_row);
         (first..).map_while(|index| arguments.get(index))
     }
 
-    /// Whether the row of this name is to be measured: all are, unless some are named.
+    /// True if the row of this name is measured: all are, unless some are named.
     pub fn wants(&self, name: &str) -> bool {
         self.names().next().is_none() || self.names().any(|word| word == name)
     }
 
-    /// How many rows are to be measured.
+    /// The number of rows to measure.
     pub fn wanted(&self) -> usize {
         rows::ROWS.iter().filter(|row| self.wants(row.name)).count()
     }
 
-    /// With how many threads to measure, one number after the other; none means in this thread
-    /// alone, wherever the kernel likes.
+    /// The numbers of threads to measure with, in order; none means to measure in this thread, on
+    /// any CPU.
     pub fn threads(&self) -> impl Iterator<Item = usize> + use<'a> {
         let numbers = self.threads.split(',').filter(|word| !word.is_empty());
-        // A word that is no number is refused as 0 is.
+        // A word that is not a number is refused, as 0 is.
         numbers.map(|word| word.parse().unwrap_or(0))
     }
 }

@@ -1,4 +1,4 @@
-//! Threads that read an ID register at once, each on its own CPU: this shows the cost of a lock on
+//! Threads that read an ID register at once, each on its own CPU, which shows the cost of a lock on
 //! that path.
 
 use crate::arch;
@@ -9,19 +9,19 @@ use crate::sys;
 use crate::thread::Place;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// The most threads.
+/// The maximum number of threads.
 pub const MOST: usize = 64;
 
-/// How often a thread reads between two looks at the clock.
+/// The number of reads between two reads of the clock.
 const STRETCH: usize = 16;
 
 /// The options.
 pub struct Contest {
-    /// How many threads, up to [`MOST`].
+    /// The number of threads, up to [`MOST`].
     pub threads: usize,
-    /// How often each thread reads at most,
+    /// The maximum number of reads of each thread.
     pub times: usize,
-    /// and how long, in milliseconds.
+    /// The maximum duration in milliseconds.
     pub limit_ms: u64,
 }
 
@@ -29,13 +29,13 @@ pub struct Contest {
 struct Crowd<'a> {
     contest: &'a Contest,
     reads: fn(usize),
-    /// The counter's, in hertz.
+    /// The counter's frequency in Hz.
     frequency: u64,
-    /// Set when all may start.
+    /// Set when all threads may start.
     go: AtomicU32,
-    /// How many threads took a number, which is their CPU's.
+    /// The number of threads that have taken a number, which is the number of their CPU.
     numbers: AtomicU32,
-    /// How often all read together.
+    /// The number of reads by all threads together.
     done: AtomicUsize,
 }
 
@@ -43,7 +43,7 @@ extern "C" fn read(crowd: usize) {
     // SAFETY: the crowd outlives the thread, which is joined.
     let crowd = unsafe { &*(crowd as *const Crowd) };
     let number = crowd.numbers.fetch_add(1, Ordering::Relaxed);
-    // Where there are fewer CPUs the kernel chooses.
+    // If there are fewer CPUs, the kernel chooses one.
     let _ = sys::pin(number as usize);
     while crowd.go.load(Ordering::Acquire) == 0 {
         sys::futex_wait(&crowd.go, 0, sys::FUTEX_PRIVATE);
@@ -77,7 +77,7 @@ pub fn run(arguments: &Arguments, frequency: u64, contest: &Contest) -> Result<(
             .insert(Place::new()?)
             .start(read, core::ptr::from_ref(&crowd) as usize)?;
     }
-    // The threads are on their CPUs and wait.
+    // Lets all threads reach their CPUs and wait.
     sys::sleep_ms(100);
     let (user, system) = sys::times();
     let start = arch::counter();

@@ -4,19 +4,19 @@
 //!     crossings --list
 //!     crossings --contend THREADS,READS,MS
 //!
-//! `--contend` makes so many threads read an ID register at once, each for so many reads or so
-//! long. `--threads` measures in processes of so many threads, each on a CPU of its own.
+//! `--contend` makes THREADS threads read an ID register at once, each for READS reads or MS
+//! milliseconds. `--threads` measures in processes with so many threads, each on a CPU of its own.
 //!
-//! It prints one line per row: `name least median unit window`, where the figures are those of one
+//! It prints one line per row: `name least median unit window`, where the figures are for one
 //! operation, in nanoseconds of the counter that user programs can read. Under QEMU's `-icount
-//! shift=0` a nanosecond is an instruction. A row that cannot be measured says `name - - reason
-//! window`. Lines that start with `#` say how the run was made; `# tag T ROW operations N` says by
-//! which tag the emulator's plugin knows the row, and how many operations the phases with that tag
-//! contain (including the batch that warms up).
+//! shift=0` a nanosecond is an instruction. The line of a row that cannot be measured is `name - -
+//! reason window`. Lines that start with `#` describe the run; `# tag T ROW operations N` gives the
+//! tag by which QEMU's plugin identifies the row, and the number of operations in the phases with
+//! that tag (including the warm-up batch).
 //!
-//! The program uses no libc and no thread-local storage, so that nothing but the code here runs
-//! between two readings of the counter. It can also be a kernel's init: it then takes its arguments
-//! from the file `/crossings.arguments`, one per line, and powers the machine off when it is done.
+//! The program uses no libc and no thread-local storage, so only the code here runs between two
+//! reads of the counter. It can also be a kernel's init: it then takes its arguments from the file
+//! `/crossings.arguments`, one per line, and powers the machine off at the end.
 #![no_std]
 #![no_main]
 
@@ -39,15 +39,15 @@ use measure::Run;
 use meter::Outcome;
 use rows::ROWS;
 
-/// Where the architecture's `_start` arrives, with the stack as the kernel left it.
+/// The entry from the architecture's `_start`, with the stack as the kernel left it.
 ///
 /// # Safety
-/// `stack` points to what the Linux ABI puts there at `execve`: argc, argv, envp and the auxiliary
-/// vector.
+/// `stack` points to the data that the Linux ABI puts there at `execve`: argc, argv, envp and the
+/// auxiliary vector.
 unsafe extern "C" fn begin(stack: *const usize) -> ! {
-    // Here the machine has booted: what comes next is the program's.
+    // The boot ends here, and the program begins.
     arch::mark(0);
-    // SAFETY: passed on from our caller.
+    // SAFETY: as our caller guarantees.
     let mut arguments = unsafe { Arguments::from_stack(stack) };
     if sys::getpid() != 1 {
         sys::exit_group(run(&arguments));
@@ -58,7 +58,7 @@ unsafe extern "C" fn begin(stack: *const usize) -> ! {
     sys::exit_group(status)
 }
 
-/// Does what the command line asks and returns the exit status.
+/// Executes the command line and returns the exit status.
 fn run(arguments: &Arguments) -> i32 {
     if arguments.get(1) == Some(rows::EXIT) {
         return 0;

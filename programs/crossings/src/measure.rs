@@ -6,16 +6,16 @@ use crate::output;
 use crate::rows::{ROWS, Row};
 use crate::sys;
 
-/// The settings of all rows.
+/// The settings for all rows.
 pub struct Run<'a> {
     pub options: &'a Options<'a>,
     pub arguments: &'a Arguments,
-    /// The counter's, in hertz.
+    /// The counter's frequency in Hz.
     pub frequency: u64,
 }
 
 impl Run<'_> {
-    /// Runs all rows that are wanted; the first has the tag `first_tag`, and the others' follow.
+    /// Runs all requested rows; the first has the tag `first_tag`, and the others follow.
     pub fn rows(&self, first_tag: usize) {
         for (row, tag) in self.wanted().zip(first_tag..) {
             self.row(row, Meter::new(self, tag));

@@ -1,4 +1,4 @@
-//! Batches of one operation, timed.
+//! Timed batches of one operation.
 
 use crate::arch;
 use crate::arguments::Arguments;
@@ -6,10 +6,10 @@ use crate::measure::Run;
 use crate::sys::{Errno, Result};
 use core::fmt;
 
-/// The most batches that a row keeps.
+/// The maximum number of batches of a row.
 pub const MOST_BATCHES: usize = 256;
 
-/// Why a row has no figure.
+/// The reason why a row has no figures.
 pub enum Outcome {
     /// This processor or architecture has no such crossing.
     Absent,
@@ -45,7 +45,7 @@ pub struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    /// A meter for one row, whose phases `tag` marks for an observer outside the machine.
+    /// A meter for one row; `tag` marks its phases for an observer outside the machine.
     pub fn new(run: &Run<'a>, tag: usize) -> Self {
         Self {
             arguments: run.arguments,
@@ -57,9 +57,8 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Times `work`, which does `operations` operations, once for each batch; `prepare` comes
-    /// before each and is not timed. One batch more, at the start, is thrown away: it warms the
-    /// kernel's caches.
+    /// Times `work`, which does `operations` operations, once for each batch. `prepare` runs before
+    /// each batch and is not timed. The first batch warms the kernel's caches and is discarded.
     pub fn batches(
         &mut self,
         operations: usize,
@@ -80,12 +79,12 @@ impl<'a> Meter<'a> {
         Ok(())
     }
 
-    /// The row's tag, and how many operations were done in the phases that it marks.
+    /// The row's tag, and the number of operations in the phases with this tag.
     pub fn marked(&self) -> (usize, u64) {
         (self.tag, (self.batches as u64 + 1) * self.operations)
     }
 
-    /// The least batch and the median one, for one operation.
+    /// The least and the median time of a batch, divided by its operations.
     pub fn least_and_median(&mut self) -> (Tenths, Tenths) {
         let ticks = &mut self.ticks[..self.batches];
         ticks.sort_unstable();

@@ -3,7 +3,7 @@
 use crate::sys;
 use core::fmt::{self, Write};
 
-/// The longest line; what is beyond it is cut.
+/// The maximum length of a line; longer ones are cut off.
 const LONGEST: usize = 512;
 
 struct Line {

@@ -4,24 +4,24 @@ use crate::sys::{self, Result};
 
 /// The size of a small page on every kernel measured, in bytes.
 pub const PAGE: usize = 4096;
-/// The bytes that one last-level table covers; also the size of a huge page.
+/// The number of bytes that one last-level table maps; also the size of a huge page.
 pub const LARGE: usize = 2 << 20;
 
-/// A mapping that starts at a multiple of [`LARGE`] and goes when dropped.
+/// A mapping that starts at a multiple of [`LARGE`] and is unmapped when dropped.
 pub struct Region {
     base: usize,
     pages: usize,
 }
 
 impl Region {
-    /// Anonymous private memory for `pages` small pages, readable and writable.
+    /// Maps anonymous private memory of `pages` small pages, readable and writable.
     pub fn anonymous(pages: usize) -> Result<Self> {
         let region = Self::reserve(pages)?;
         region.refresh()?;
         Ok(region)
     }
 
-    /// `pages` small pages of the file `fd`, shared or private.
+    /// Maps `pages` small pages of the file `fd`, shared or private.
     pub fn file(pages: usize, fd: usize, shared: bool) -> Result<Self> {
         let region = Self::reserve(pages)?;
         let kind = if shared {
@@ -33,7 +33,7 @@ impl Region {
         Ok(region)
     }
 
-    /// Finds an aligned place: maps more than needed and gives the rest back.
+    /// Finds an aligned address: maps more than needed and unmaps the rest.
     fn reserve(pages: usize) -> Result<Self> {
         let length = pages * PAGE;
         let whole = length.next_multiple_of(LARGE) + LARGE;
@@ -62,31 +62,31 @@ impl Region {
         self.base + self.length()
     }
 
-    /// Maps anew, as small pages: nothing is present, and no table of the region's own is left.
+    /// Maps the region again, as small pages, none of them present, and without a table of its own.
     pub fn refresh(&self) -> Result<()> {
         self.map(sys::MAP_PRIVATE | sys::MAP_ANONYMOUS, -1)?;
-        // A kernel without large pages refuses the advice, which it then does not need.
+        // A kernel without huge pages refuses this advice, and does not need it.
         let _ = sys::madvise(self.base, self.length(), sys::MADV_NOHUGEPAGE);
         Ok(())
     }
 
-    /// Asks for large pages.
+    /// Asks for huge pages.
     pub fn ask_large(&self) {
-        // As above: a kernel that has none is measured with what it has.
+        // A kernel without them is measured with small pages.
         let _ = sys::madvise(self.base, self.length(), sys::MADV_HUGEPAGE);
     }
 
-    /// Makes all pages absent; their tables stay.
+    /// Makes all pages absent; their tables remain.
     pub fn forget(&self) -> Result<()> {
         sys::madvise(self.base, self.length(), sys::MADV_DONTNEED)
     }
 
-    /// Unmaps the region; [`Region::refresh`] brings it back.
+    /// Unmaps the region; [`Region::refresh`] maps it again.
     pub fn unmap(&self) -> Result<()> {
         sys::munmap(self.base, self.length())
     }
 
-    /// Sets the access that user programs have.
+    /// Sets the access rights of user programs.
     pub fn protect(&self, prot: usize) -> Result<()> {
         sys::mprotect(self.base, self.length(), prot)
     }
@@ -110,7 +110,7 @@ impl Region {
     #[inline(always)]
     pub fn read(&self) {
         for at in (self.base..self.end()).step_by(PAGE) {
-            // SAFETY: as for writing.
+            // SAFETY: as in `write_each`.
             unsafe { (at as *const u8).read_volatile() };
         }
     }
@@ -118,7 +118,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // A region that a row has unmapped already is no loss.
+        // It does not matter if a row has unmapped the region already.
         let _ = self.unmap();
     }
 }

@@ -1,20 +1,20 @@
-//! The rows in a process of several threads, each on a CPU of its own.
+//! The rows in a process with several threads, each on a CPU of its own.
 //!
-//! Every thread runs on its CPU once, so that the kernel knows them all; then the first and the
-//! last thread measure in turn, twice each. Lines of memory that all four turns have in common are
-//! shared, rather than passed on.
+//! Every thread runs on its CPU once, so that the kernel has seen them all; then the first and the
+//! last thread measure in turn, twice each. A cache line that all four turns access is shared,
+//! rather than handed on once.
 
 use crate::measure::Run;
 use crate::output;
 use crate::sys;
 use crate::turns::{self, take_turns};
 
-/// How many turns measure.
+/// The number of turns that measure.
 pub const MEASURING: usize = 4;
 
-/// Measures with so many threads, from 1 to [`turns::MOST`]; `first_tag` is that of the first row
-/// in the first turn that measures, and the others' follow. Before a turn's rows comes a line
-/// `# threads THREADS turn TURN`.
+/// Measures with `threads` threads, from 1 to [`turns::MOST`]. `first_tag` is the tag of the first
+/// row in the first measuring turn, and the others follow. Each turn prints a line `# threads
+/// THREADS turn TURN` before its rows.
 pub fn measure(run: &Run, threads: usize, first_tag: usize) {
     let mut order = [0; turns::MOST + MEASURING];
     for (turn, thread) in order.iter_mut().enumerate() {

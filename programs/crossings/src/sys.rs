@@ -1,5 +1,5 @@
-//! The system calls that the rows use. Numbers and flags: Linux's `asm-generic/unistd.h` and its
-//! neighbours, which arm64 and RISC-V share.
+//! The system calls that the rows use. Numbers and flags come from Linux's `asm-generic/unistd.h`
+//! and related headers, which arm64 and RISC-V share.
 
 use crate::arch;
 
@@ -39,8 +39,8 @@ const AT_FDCWD: usize = -100isize as usize;
 
 pub const CLONE_VM: usize = 0x100;
 pub const CLONE_VFORK: usize = 0x4000;
-/// The flags of a thread: it shares everything, and the kernel clears a word and wakes its waiters
-/// when the thread ends.
+/// The flags of a thread: it shares everything, and at its end the kernel clears a word and wakes
+/// its waiters.
 pub const CLONE_OF_THREAD: usize =
     CLONE_VM | 0x200 | 0x400 | 0x800 | 0x10000 | 0x40000 | CLONE_CHILD_CLEARTID;
 const CLONE_CHILD_CLEARTID: usize = 0x20_0000;
@@ -90,8 +90,8 @@ pub fn checked(value: isize) -> Result<usize> {
 
 #[inline(always)]
 fn call(number: usize, arguments: [usize; 6]) -> Result<usize> {
-    // SAFETY: the functions below are the only callers, and each passes what its system call is
-    // defined to take; pointers name live memory of this process.
+    // SAFETY: only the functions below call this, each with arguments that are valid for its system
+    // call; pointers are to live memory of this process.
     checked(unsafe { arch::syscall(number, arguments) })
 }
 
@@ -101,7 +101,7 @@ pub fn mmap(at: usize, length: usize, prot: usize, flags: usize, fd: isize) -> R
     call(number::MMAP, [at, length, prot, flags, fd as usize, 0])
 }
 
-/// Memory that is never given back, zero.
+/// Maps zeroed memory that is never unmapped.
 pub fn memory(length: usize) -> Option<&'static mut [u8]> {
     let kind = MAP_PRIVATE | MAP_ANONYMOUS;
     let at = mmap(0, length, PROT_READ | PROT_WRITE, kind, -1).ok()?;
@@ -115,7 +115,7 @@ pub fn munmap(at: usize, length: usize) -> Result<()> {
     call(number::MUNMAP, [at, length, 0, 0, 0, 0]).map(drop)
 }
 
-/// Changes the access to memory.
+/// Changes access rights of memory.
 #[inline(always)]
 pub fn mprotect(at: usize, length: usize, prot: usize) -> Result<()> {
     call(number::MPROTECT, [at, length, prot, 0, 0, 0]).map(drop)
@@ -149,14 +149,14 @@ pub fn close(fd: usize) {
     let _ = call(number::CLOSE, [fd, 0, 0, 0, 0, 0]);
 }
 
-/// A pipe: the reading and the writing end.
+/// Creates a pipe: the read end and the write end.
 pub fn pipe() -> Result<(usize, usize)> {
     let mut ends = [0u32; 2];
     call(number::PIPE2, [ends.as_mut_ptr() as usize, 0, 0, 0, 0, 0])?;
     Ok((ends[0] as usize, ends[1] as usize))
 }
 
-/// A file of `length` bytes in memory, without a name: a memfd, or else a file in /tmp.
+/// Creates an unnamed file of `length` bytes in memory: a memfd, or else a file in /tmp.
 pub fn memory_file(length: usize) -> Result<usize> {
     let name = c"/tmp/crossings".as_ptr() as usize;
     let fd = match call(number::MEMFD_CREATE, [name + 5, 0, 0, 0, 0, 0]) {
@@ -172,7 +172,7 @@ pub fn memory_file(length: usize) -> Result<usize> {
     Ok(fd)
 }
 
-/// Opens a file to be read.
+/// Opens a file for reading.
 pub fn open(path: &core::ffi::CStr) -> Result<usize> {
     call(
         number::OPENAT,
@@ -183,7 +183,7 @@ pub fn open(path: &core::ffi::CStr) -> Result<usize> {
 /// Waits while `word` holds `value`.
 #[inline(always)]
 pub fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32, private: usize) {
-    // An early return is met by the callers' loops.
+    // Callers loop, so an early return is harmless.
     let _ = call(
         number::FUTEX,
         [
@@ -224,11 +224,11 @@ pub fn sigaction(signal: usize, action: &arch::SignalAction) -> Result<()> {
     .map(drop)
 }
 
-/// The result of uname: six fields of 65 bytes, each ended by a zero.
+/// The result of uname: six fields of 65 bytes, each with a zero byte at its end.
 pub struct Names([[u8; 65]; 6]);
 
 impl Names {
-    /// One field as text.
+    /// A field as text.
     pub fn field(&self, field: usize) -> &str {
         let text = core::ffi::CStr::from_bytes_until_nul(&self.0[field]);
         text.ok()
@@ -237,7 +237,7 @@ impl Names {
     }
 }
 
-/// The kernel's names.
+/// Calls uname.
 pub fn uname() -> Names {
     let mut names = Names([[0; 65]; 6]);
     let _ = call(
@@ -247,9 +247,9 @@ pub fn uname() -> Names {
     names
 }
 
-/// How long the process has run, in user programs and in the kernel, in nanoseconds.
+/// The CPU time of the process, in user mode and in the kernel, in nanoseconds.
 pub fn times() -> (u64, u64) {
-    // struct rusage: two times of seconds and microseconds, and fourteen numbers.
+    // struct rusage: two times in seconds and microseconds, and fourteen numbers.
     let mut usage = [0u64; 18];
     let _ = call(
         number::GETRUSAGE,
@@ -259,12 +259,12 @@ pub fn times() -> (u64, u64) {
     (nanoseconds(0), nanoseconds(2))
 }
 
-/// The process's own number.
+/// The process ID.
 pub fn getpid() -> usize {
     call(number::GETPID, [0; 6]).unwrap_or(0)
 }
 
-/// This thread's own number.
+/// The thread ID.
 pub fn gettid() -> usize {
     call(number::GETTID, [0; 6]).unwrap_or(0)
 }
@@ -281,7 +281,7 @@ pub fn wait(process: usize) -> Result<()> {
     call(number::WAIT4, [process, 0, 0, 0, 0, 0]).map(drop)
 }
 
-/// Keeps this thread, and those it makes, on one CPU.
+/// Pins this thread, and those that it starts, to one CPU.
 pub fn pin(cpu: usize) -> Result<()> {
     let mut mask = [0u64; 16];
     *mask.get_mut(cpu / 64).ok_or(Errno(22))? = 1 << (cpu % 64);
@@ -298,7 +298,7 @@ pub fn sleep_ms(milliseconds: usize) {
     let _ = call(number::NANOSLEEP, [time.as_ptr() as usize, 0, 0, 0, 0, 0]);
 }
 
-/// Nanoseconds of `CLOCK_MONOTONIC`.
+/// `CLOCK_MONOTONIC` in nanoseconds.
 #[cfg(target_arch = "riscv64")]
 pub fn monotonic() -> Result<u64> {
     let mut time = [0u64; 2];
@@ -316,7 +316,7 @@ pub fn exit_group(status: i32) -> ! {
     }
 }
 
-/// Switches the machine off.
+/// Powers the machine off.
 pub fn power_off() {
     let _ = call(
         number::REBOOT,

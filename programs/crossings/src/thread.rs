@@ -1,11 +1,11 @@
-//! Threads, on stacks of our own.
+//! Threads, on stacks that this program maps.
 
 use crate::arch;
 use crate::region::Region;
 use crate::sys::{self, Result};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// Pages of a thread's stack.
+/// The size of a thread's stack in pages.
 const STACK_PAGES: usize = 16;
 
 /// A stack, and the word that is set while a thread runs on it.
@@ -15,7 +15,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// A place for one thread after another; its stack is there from the start.
+    /// A place for one thread after another, with a populated stack.
     pub fn new() -> Result<Self> {
         let stack = Region::anonymous(STACK_PAGES)?;
         stack.write();
@@ -25,7 +25,7 @@ impl Place {
         })
     }
 
-    /// Starts a thread here, where none may be running.
+    /// Starts a thread here; none may be running.
     #[inline(always)]
     pub fn start(&self, entry: extern "C" fn(usize), argument: usize) -> Result<()> {
         self.running.store(1, Ordering::Relaxed);
@@ -36,15 +36,15 @@ impl Place {
             entry,
             argument,
         };
-        // SAFETY: no other thread uses the stack, and `join` comes before it goes.
+        // SAFETY: no other thread uses the stack, and `join` comes before it is unmapped.
         sys::checked(unsafe { arch::start(&thread) }).map(drop)
     }
 
-    /// Waits until the kernel says that the thread has ended.
+    /// Waits until the kernel reports that the thread has ended.
     #[inline(always)]
     pub fn join(&self) {
         while self.running.load(Ordering::Acquire) != 0 {
-            // The kernel's own wake at a thread's end is not a private one.
+            // The kernel's wake-up at a thread's end is not a private one.
             sys::futex_wait(&self.running, 1, 0);
         }
     }

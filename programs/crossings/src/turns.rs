@@ -1,28 +1,28 @@
 //! Threads on CPUs of their own that work in turn.
 //!
-//! All live until the last turn is over, so that nothing that the kernel keeps for one thread is
-//! reused for the next.
+//! All threads live until the last turn is over, so the kernel does not reuse one thread's
+//! resources for another.
 
 use crate::sys::{self, Result};
 use crate::thread::Place;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// The most threads.
+/// The maximum number of threads.
 pub const MOST: usize = 64;
 
-/// The number that says that no turn will come any more.
+/// The number that means that no further turn will come.
 const OVER: u32 = u32::MAX;
 
 /// The threads' shared state.
 struct Turns<'a> {
     /// The threads that take turns, in order.
     order: &'a [usize],
-    /// For each thread the number of the turn that it now has, counted from 1; 0 while it has none.
+    /// For each thread the number of its present turn, counted from 1; 0 while it has none.
     given: [AtomicU32; MOST],
     work: &'a dyn Fn(usize, usize),
 }
 
-/// One thread's own.
+/// A thread and the shared state.
 #[derive(Clone, Copy)]
 struct Part<'a> {
     turns: &'a Turns<'a>,
@@ -30,7 +30,7 @@ struct Part<'a> {
 }
 
 impl Turns<'_> {
-    /// Waits until this thread has a turn: its number; none after the last.
+    /// Waits until this thread has a turn; returns its number, or `None` after the last turn.
     fn wait(&self, thread: usize) -> Option<usize> {
         let given = &self.given[thread];
         loop {
@@ -42,7 +42,7 @@ impl Turns<'_> {
         }
     }
 
-    /// Gives a turn to the thread whose it is, or lets all go after the last.
+    /// Gives a turn to its thread, or releases all threads after the last turn.
     fn give(&self, turn: usize) {
         let wake = |given: &AtomicU32, value: u32| {
             given.store(value, Ordering::Release);
@@ -65,7 +65,7 @@ extern "C" fn take(part: usize) {
 }
 
 /// Starts `threads` threads, at most [`MOST`], and calls `work` with a thread and the number of a
-/// turn, in `order`, which names threads from 0 on.
+/// turn, for each turn of `order`, which lists threads by number from 0.
 pub fn take_turns(threads: usize, order: &[usize], work: &dyn Fn(usize, usize)) -> Result<()> {
     let turns = Turns {
         order,
@@ -78,7 +78,7 @@ pub fn take_turns(threads: usize, order: &[usize], work: &dyn Fn(usize, usize)) 
     });
     let mut places = [const { None }; MOST];
     let started = start(&mut places[..threads.min(MOST)], &parts);
-    // Those that were started are let go if not all could be.
+    // If not all threads could be started, those that were are released.
     turns.give(if started.is_ok() { 0 } else { order.len() });
     places.iter().flatten().for_each(Place::join);
     started
@@ -88,7 +88,7 @@ fn start(places: &mut [Option<Place>], parts: &[Part]) -> Result<()> {
     for (place, part) in places.iter_mut().zip(parts) {
         let argument = core::ptr::from_ref(part) as usize;
         let running = Place::new()?;
-        // A thread that starts keeps a pointer to its place.
+        // The thread keeps a pointer to its place.
         place.insert(running).start(take, argument)?;
     }
     Ok(())

@@ -1,22 +1,22 @@
-//! The CPUs: the first measures and sends, the last receives, and all others only exist.
+//! The CPUs: the first measures and sends, the last receives, and all others are parked.
 
 use crate::platform::Platform;
 use crate::{psci, receiver, start, time};
 
-/// The most CPUs there can be.
+/// The maximum number of CPUs.
 pub const MAX: usize = 512;
 
-/// The CPUs there are.
+/// The CPUs of the machine.
 #[derive(Clone, Copy)]
 pub struct Cpus {
     pub count: usize,
     /// The affinity of the first.
     pub first: u64,
-    /// The affinity of the last, where it is another one.
+    /// The affinity of the last, if there are several.
     pub last: Option<u64>,
 }
 
-/// Starts them all.
+/// Starts all CPUs.
 pub fn start(platform: &Platform) -> Cpus {
     let count = platform.affinities().count();
     assert!((1..=MAX).contains(&count), "{count} CPUs");
@@ -43,7 +43,7 @@ pub fn start(platform: &Platform) -> Cpus {
 
 fn wait_until_parked(index: usize) {
     let place = (&raw const start::PARKED).cast::<u8>();
-    // SAFETY: `index` is below the number of CPUs; the CPU's one write is of a whole byte.
+    // SAFETY: `index` is below the number of CPUs; the CPU writes a whole byte, once.
     while unsafe { place.add(index).read_volatile() } == 0 {
         time::relax();
     }

@@ -1,4 +1,4 @@
-//! Interrupt handling: each handler records the time at which it began.
+//! Interrupt handlers, which record the time of the interrupt.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use crate::{gic, receiver, sgi, time};
 
 static TIMER_TAKEN: AtomicU64 = AtomicU64::new(0);
 
-/// The handler. `taken` is the counter at the vector.
+/// Handles an interrupt; `taken` is the counter as read at the vector.
 pub extern "C" fn handle(taken: u64) {
     let number = gic::acknowledge();
     match number {
@@ -25,14 +25,14 @@ pub extern "C" fn handle(taken: u64) {
     }
 }
 
-/// When the timer's interrupt that was armed for `deadline` was taken. Until then this CPU spins,
-/// or `sleeps`.
+/// Returns the time at which the timer interrupt for `deadline` was taken. Until then this CPU
+/// spins, or `sleeps`.
 pub fn timer_taken(deadline: u64, sleeps: bool) -> u64 {
     TIMER_TAKEN.store(0, Ordering::Relaxed);
     time::arm(deadline);
     loop {
         if sleeps {
-            // SAFETY: an interrupt that is masked ends the wait too, and is taken after it.
+            // SAFETY: an interrupt that is masked ends WFI too, and is taken after it.
             unsafe { asm!("msr daifset, #2", "wfi", "msr daifclr, #2", "isb") };
         }
         match TIMER_TAKEN.load(Ordering::Relaxed) {

@@ -1,6 +1,6 @@
-//! A bare-metal arm64 guest that measures what its exits to a hypervisor cost, in the manner of the
-//! micro-bench of kvm-unit-tests. It prints `name least median`, both in nanoseconds, which under
-//! QEMU's `-icount shift=0` are instructions of the whole machine, including those of other CPUs.
+//! A bare-metal arm64 guest that measures the cost of its exits to a hypervisor, like the
+//! micro-bench of kvm-unit-tests. It prints `name least median`, both in nanoseconds; under QEMU's
+//! `-icount shift=0` these are instructions of the whole machine, including those of other CPUs.
 
 #![no_std]
 #![no_main]
@@ -21,10 +21,10 @@ mod uart;
 
 use core::panic::PanicInfo;
 
-/// The status that the guest leaves where something went wrong.
+/// The status that the guest reports on a failure.
 const FAILURE: u32 = 1;
 
-/// The first CPU's work, with the device tree at `tree`.
+/// The entry of the first CPU, with the device tree at `tree`.
 extern "C" fn main(tree: usize) -> ! {
     let platform = platform::find(tree);
     uart::set(platform.uart);

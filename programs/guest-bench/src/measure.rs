@@ -1,5 +1,5 @@
 //! Repeats an operation many times, and reports the minimum and the median of its time. Markers
-//! around it let a plugin of the emulator count.
+//! around it let QEMU's plugin count its instructions.
 
 use core::arch::{asm, global_asm};
 
@@ -7,24 +7,23 @@ use crate::{println, time};
 
 /// Samples of a row.
 const SAMPLES: usize = 48;
-/// Operations in a sample, unless one takes longer than all together may.
+/// Operations in a sample, unless that takes longer than [`LIMIT`].
 const BATCH: u64 = 16;
-/// The tag of the phase in which nothing is measured; each sample of a row has one of its own after
-/// that.
+/// The tag of the phase in which nothing is measured. The tags of samples follow, one each.
 const OUTSIDE: usize = 0;
 const TAGS: usize = 1024;
 
-/// The time that the operations of a sample may take together, in microseconds.
+/// The time that all operations of a sample may take, in microseconds.
 const LIMIT: u64 = 200;
 
-/// Samples of one thing, in ticks.
+/// The samples of one row, in ticks.
 pub struct Samples {
     ticks: [u64; SAMPLES],
     len: usize,
 }
 
 impl Samples {
-    /// None yet.
+    /// No samples.
     pub const fn new() -> Self {
         Self {
             ticks: [0; SAMPLES],
@@ -32,14 +31,14 @@ impl Samples {
         }
     }
 
-    /// Adds one; says whether more are wanted.
+    /// Adds a sample; says whether more are wanted.
     pub fn add(&mut self, ticks: u64) -> bool {
         self.ticks[self.len] = ticks;
         self.len += 1;
         self.len < SAMPLES
     }
 
-    /// Prints the row `name`; a sample is of `operations`. Nothing where there are none.
+    /// Prints the row `name`, for samples of `operations`. Prints nothing without samples.
     pub fn print(mut self, name: &str, operations: u64) {
         let ticks = &mut self.ticks[..self.len];
         ticks.sort_unstable();
@@ -63,7 +62,7 @@ fn elapsed(work: impl FnOnce()) -> u64 {
 }
 
 global_asm!(
-    // One marker for each tag: MOVZ to XZR changes nothing (Arm ARM, MOV (wide immediate)).
+    // One marker for each tag: MOVZ to XZR has no effect (Arm ARM, MOV (wide immediate)).
     "markers:",
     ".set tag, 0",
     ".rept {tags}",
@@ -78,15 +77,15 @@ unsafe extern "C" {
     safe static markers: [u64; TAGS];
 }
 
-/// Executes the marker with this tag, which changes nothing: a plugin of the emulator sees it.
+/// Executes the marker with this tag, which has no effect but which QEMU's plugin sees.
 fn mark(tag: usize) {
     let marker = &raw const markers[tag];
     // SAFETY: each entry is a marker and a return, and clobbers nothing but the link register.
     unsafe { asm!("blr {}", in(reg) marker, out("x30") _, options(nostack, preserves_flags)) };
 }
 
-/// Measures operation number `row` in batches and prints its row. Before that,
-/// `phases TAG COUNT NAME BATCH`: each sample is a phase for a plugin that counts.
+/// Measures operation number `row` in batches and prints its row. Before that it prints `phases TAG
+/// COUNT NAME BATCH`: each sample is a phase for QEMU's plugin.
 pub fn batches(row: usize, name: &str, mut operation: impl FnMut()) {
     let overhead = overhead();
     let once = elapsed(&mut operation).max(1);

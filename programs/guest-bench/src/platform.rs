@@ -6,7 +6,7 @@ use dtoolkit::fdt::{Fdt, FdtNode};
 use dtoolkit::standard::NodeStandard;
 use dtoolkit::{Node, Property};
 
-/// Where things are.
+/// The addresses of devices and of the device tree.
 #[derive(Clone, Copy)]
 pub struct Platform {
     pub uart: usize,
@@ -19,18 +19,18 @@ pub struct Platform {
 
 struct Known(Cell<Option<Platform>>);
 
-// SAFETY: the first CPU alone uses it.
+// SAFETY: only the first CPU uses it.
 unsafe impl Sync for Known {}
 
 static KNOWN: Known = Known(Cell::new(None));
 
-/// What [`find`] found.
+/// The platform that [`find`] found.
 pub fn known() -> Option<Platform> {
     KNOWN.0.get()
 }
 
 fn parse(tree: usize) -> Fdt<'static> {
-    // SAFETY: the VMM passes a device tree's address, and nothing writes to it.
+    // SAFETY: the VMM passes the address of a device tree, and nothing writes to it.
     unsafe { Fdt::from_raw(tree as *const u8) }.expect("the device tree is sound")
 }
 
@@ -50,7 +50,7 @@ pub fn find(address: usize) -> Platform {
 }
 
 impl Platform {
-    /// The affinities of all CPUs, as MPIDR_EL1 has them.
+    /// The affinities of all CPUs, in the format of MPIDR_EL1.
     pub fn affinities(&self) -> impl Iterator<Item = u64> {
         let cpus = parse(self.tree).find_node("/cpus");
         let nodes = cpus.into_iter().flat_map(|cpus| cpus.children());

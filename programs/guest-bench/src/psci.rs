@@ -1,4 +1,4 @@
-//! Power by hypercalls: Arm DEN 0022.
+//! PSCI calls by HVC: Arm DEN 0022.
 
 use core::arch::asm;
 
@@ -7,11 +7,11 @@ use crate::platform::Platform;
 const CPU_ON: u64 = 0xc400_0003;
 const SYSTEM_OFF: u64 = 0x8400_0008;
 
-/// One hypercall.
+/// Makes a hypercall.
 #[inline(always)]
 pub fn call(function: u64, arguments: [u64; 3]) -> i64 {
     let result;
-    // SAFETY: by the calling convention (Arm DEN 0028) only x0 to x17 change.
+    // SAFETY: the calling convention (Arm DEN 0028) lets only x0 to x17 change.
     unsafe {
         asm!("hvc #0", inout("x0") function => result, inout("x1") arguments[0] => _, inout("x2") arguments[1] => _,
             inout("x3") arguments[2] => _, clobber_abi("C"));
@@ -25,10 +25,10 @@ pub fn start_cpu(affinity: u64, entry: extern "C" fn(), context: u64) {
     assert_eq!(result, 0, "CPU_ON of {affinity:#x}");
 }
 
-/// Leaves a status with the VMM and powers off.
+/// Reports a status to the VMM and powers off.
 pub fn power_off(platform: &Platform, status: u32) -> ! {
     if let Some(register) = platform.status {
-        // SAFETY: the VMM's status register takes any number.
+        // SAFETY: the VMM's status register takes any value.
         unsafe { (register as *mut u32).write_volatile(status) };
     }
     system_off()

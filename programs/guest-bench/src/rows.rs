@@ -1,4 +1,4 @@
-//! The rows that are measured.
+//! The measured rows.
 
 use core::arch::asm;
 
@@ -7,19 +7,19 @@ use crate::measure::{Samples, batches, overhead};
 use crate::platform::Platform;
 use crate::{gic, irq, psci, receiver, sgi, time, uart};
 
-/// A hypercall of the vendor's own that no hypervisor has.
+/// A vendor-specific hypercall that no hypervisor has.
 const REFUSED: u64 = 0x8600_ff00;
 /// A cluster that no machine of up to 512 CPUs has.
 const ABSENT: u64 = 0xff_0000;
-/// No interrupt: its end means nothing.
+/// A spurious interrupt number: to end it has no effect.
 const SPURIOUS: u32 = 1023;
-/// How far ahead the timer is set, in microseconds.
+/// The time from arming the timer to its deadline, in microseconds.
 const AHEAD: u64 = 1000;
-/// How long a receiver is given to wait again, in microseconds: Linux's KVM polls for up to 500 of
-/// them before it lets a virtual CPU sleep (`halt_poll_ns`).
+/// The time for a receiver to wait again, in microseconds: Linux's KVM polls for up to 500 µs
+/// before it lets a vCPU sleep (`halt_poll_ns`).
 const REST: u64 = 2000;
 
-/// Measures everything that this many CPUs allow.
+/// Measures all rows for which there are enough CPUs.
 pub fn all(platform: &Platform, cpus: &Cpus) {
     batches(0, "hvc", || assert_eq!(psci::call(REFUSED, [0; 3]), -1));
     let (identity, flags) = (
@@ -69,7 +69,7 @@ fn read_id_register() {
     unsafe { asm!("mrs {}, id_aa64isar0_el1", out(reg) _) };
 }
 
-/// From the time the timer was set to, to the handler, while the CPU spins or `sleeps`.
+/// Measures the time from the timer's deadline to the handler, while the CPU spins or `sleeps`.
 fn timer(sleeps: bool, name: &str) {
     let mut samples = Samples::new();
     loop {
@@ -81,10 +81,10 @@ fn timer(sleeps: bool, name: &str) {
     samples.print(name, 1);
 }
 
-/// From the first CPU to the last. The sender's part is the trapped write; the receiver's, from
-/// then to its handler. An emulator that runs one CPU at a time goes on to the receiver when the
-/// sender waits, so that these are apart there; on a machine they overlap, and only their sum means
-/// something.
+/// Measures an SGI from the first CPU to the last. The sender's part is the trapped write; the
+/// receiver's part is from then to its handler. An emulator that runs one CPU at a time switches to
+/// the receiver when the sender waits, so the parts are disjoint there. On hardware they overlap,
+/// and only their sum is meaningful.
 fn ipi(last: u64, sleeps: bool, names: [&str; 3]) {
     let overhead = overhead();
     let [mut senders, mut receivers, mut sums] = [const { Samples::new() }; 3];
@@ -100,8 +100,8 @@ fn ipi(last: u64, sleeps: bool, names: [&str; 3]) {
         sgi::send(target, sgi::LOUD);
         let sent = time::now();
         let taken = receiver::wait_until_received();
-        // Where the receiver came on before the sender had looked at the clock, there is no telling
-        // them apart.
+        // If the receiver took the SGI before the sender read the clock, the parts cannot be
+        // separated.
         if let Some(ticks) = taken.checked_sub(sent) {
             senders.add((sent - start).saturating_sub(overhead));
             receivers.add(ticks);

@@ -1,17 +1,17 @@
-//! Interrupts from CPU to CPU: ICC_SGI1R_EL1 (Arm IHI 0069, 12.2.19).
+//! SGIs: ICC_SGI1R_EL1 (Arm IHI 0069, 12.2.19).
 
 use core::arch::asm;
 
-/// The one that CPUs let through.
+/// The SGI that CPUs enable.
 pub const LOUD: u32 = 1;
-/// The one that they hold back: it becomes pending, and nobody has to be woken.
+/// The SGI that CPUs disable: it becomes pending and wakes no CPU.
 pub const QUIET: u32 = 7;
 
-/// To all but the sender.
+/// The bit that selects all CPUs but the sender.
 pub const BROADCAST: u64 = 1 << 40;
 
-/// The register's value for some CPUs of the cluster that `affinity` is in: bit n of `list` is the
-/// CPU with Aff0 = n of the sixteen that `affinity` is among.
+/// The register's value for some CPUs of the cluster of `affinity`: bit n of `list` is the CPU with
+/// Aff0 = n in the group of sixteen of `affinity`.
 pub fn targets(affinity: u64, list: u16) -> u64 {
     let (aff0, aff1, aff2, aff3) = (
         affinity & 0xff,

@@ -4,7 +4,7 @@ use core::arch::global_asm;
 
 use crate::mmu;
 
-/// Bytes of a stack.
+/// The size of a stack.
 const STACK: usize = 32 << 10;
 
 /// A stack.
@@ -14,13 +14,13 @@ struct Stack([u8; STACK]);
 static mut FIRST_STACK: Stack = Stack([0; STACK]);
 static mut LAST_STACK: Stack = Stack([0; STACK]);
 
-/// One byte a CPU: it has started and parked.
+/// One byte for each CPU: it has started and is parked.
 pub static mut PARKED: [u8; crate::cpus::MAX] = [0; crate::cpus::MAX];
 
 unsafe extern "C" {
-    /// Where a CPU starts that only exists. Its context is its index.
+    /// The entry of a parked CPU. Its context is its index.
     pub safe fn start_parked();
-    /// Where the CPU starts that receives.
+    /// The entry of the receiving CPU.
     pub safe fn start_receiver();
 }
 
@@ -60,7 +60,7 @@ global_asm!(
     "   strb w1, [x0, x19]",
     "1: wfi",
     "   b 1b",
-    // Turns translation on, and sets the vectors.
+    // Enables translation, and sets the vectors.
     "translate:",
     "   adrp x0, vectors",
     "   add x0, x0, :lo12:vectors",
@@ -81,8 +81,8 @@ global_asm!(
     "   isb",
     "   ret",
     ".ltorg",
-    // Arm ARM, "Exception vectors": sixteen vectors of 128 bytes; all that is expected comes from
-    // this level, on its own stack.
+    // Arm ARM, "Exception vectors": sixteen vectors of 128 bytes. The only expected exceptions come
+    // from the current level with SP_ELx.
     ".balign 2048",
     "vectors:",
     ".rept 4",
@@ -91,7 +91,7 @@ global_asm!(
     ".endr",
     "   b unexpected",
     "   .balign 128",
-    // The time is taken first of all: it is when the hypervisor let go.
+    // Reads the time first: the hypervisor has just let the guest run.
     "   sub sp, sp, #192",
     "   stp x0, x1, [sp]",
     "   mrs x0, cntvct_el0",

@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 
-/// The counter now. Nothing before it is left undone, and nothing after it has begun.
+/// Reads the counter; earlier instructions have completed and later ones have not begun.
 #[inline(always)]
 pub fn now() -> u64 {
     let ticks;
@@ -11,7 +11,7 @@ pub fn now() -> u64 {
     ticks
 }
 
-/// Ticks a second.
+/// The counter's frequency in Hz.
 pub fn frequency() -> u64 {
     let frequency;
     // SAFETY: reads a constant.
@@ -19,18 +19,18 @@ pub fn frequency() -> u64 {
     frequency
 }
 
-/// A number of ticks in nanoseconds.
+/// Converts ticks to nanoseconds.
 pub fn nanoseconds(ticks: u64) -> u64 {
     (u128::from(ticks) * 1_000_000_000 / u128::from(frequency())) as u64
 }
 
-/// A number of microseconds in ticks.
+/// Converts microseconds to ticks.
 pub fn microseconds(number: u64) -> u64 {
     number * frequency() / 1_000_000
 }
 
-/// Gives the CPU to others for some microseconds. On an emulator that runs one CPU at a time, they
-/// come on by this alone.
+/// Gives other CPUs time to run for some microseconds. An emulator that runs one CPU at a time
+/// switches only here.
 pub fn pause(number: u64) {
     let end = now() + microseconds(number);
     while now() < end {
@@ -45,7 +45,7 @@ pub fn relax() {
     unsafe { asm!("yield") };
 }
 
-/// Lets the virtual timer interrupt at `deadline`, in ticks.
+/// Arms the virtual timer for `deadline`, in ticks.
 pub fn arm(deadline: u64) {
     // SAFETY: the timer's interrupt is handled.
     unsafe {

@@ -5,10 +5,10 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 static BASE: AtomicUsize = AtomicUsize::new(0);
 
-/// Offset of the flags register (Arm DDI 0183, 3.3.3).
+/// The offset of the flag register (Arm DDI 0183, 3.3.3).
 pub const FLAGS: usize = 0x18;
 
-/// From now on the UART is at `base`.
+/// Sets the UART's address.
 pub fn set(base: usize) {
     BASE.store(base, Ordering::Relaxed);
 }
@@ -25,7 +25,7 @@ impl Write for Uart {
     }
 }
 
-/// Prints, once the UART is known.
+/// Prints, once the UART's address is set.
 pub fn print(text: fmt::Arguments) {
     let base = BASE.load(Ordering::Relaxed);
     if base != 0 {

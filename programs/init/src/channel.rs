@@ -10,14 +10,14 @@ use wire::{Control, Decoder};
 
 use crate::sys;
 
-/// Bytes that may wait for the host before programs are no longer read.
+/// The size of the backlog for the host, in bytes, from which programs are no longer read.
 const BACKLOG: usize = 64 * 1024;
 
-/// The guest's end.
+/// The guest's end of the channel.
 pub struct Channel {
     device: File,
     outgoing: Vec<u8>,
-    /// The cost of the output that the host has not taken.
+    /// The cost of the output for which the host has not returned credit.
     under_way: usize,
     decoder: Decoder,
 }
@@ -42,7 +42,7 @@ impl Channel {
         })
     }
 
-    /// Queues one frame, or several for a long payload.
+    /// Queues a payload as one frame, or as several if it is long.
     pub fn send(&mut self, channel: wire::Channel, payload: &[u8]) {
         if channel != wire::Channel::Control {
             self.under_way += wire::output_cost(payload);
@@ -55,12 +55,12 @@ impl Channel {
         self.send(wire::Channel::Control, &control.encode());
     }
 
-    /// Whether so much waits for the host that no more should be produced.
+    /// True if the backlog is so large that no more output should be produced.
     pub fn is_full(&self) -> bool {
         self.outgoing.len() >= BACKLOG || self.under_way >= wire::OUTPUT_WINDOW
     }
 
-    /// The entry for poll(2).
+    /// The channel's entry for poll(2).
     pub fn poll_entry(&self) -> libc::pollfd {
         let events = if self.outgoing.is_empty() {
             libc::POLLIN
@@ -70,7 +70,7 @@ impl Channel {
         crate::job::poll_entry(self.device.as_fd(), events)
     }
 
-    /// Writes as much of the queue as the device takes now.
+    /// Writes as much of the queue as the device accepts now.
     pub fn write(&mut self) -> io::Result<()> {
         while !self.outgoing.is_empty() {
             match self.device.write(&self.outgoing) {
@@ -82,8 +82,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Writes the whole queue, and waits until there is room for more. Input that arrives meanwhile
-    /// is dropped.
+    /// Writes the whole queue, and waits until the channel is no longer full. Drops input that
+    /// arrives meanwhile.
     pub fn flush(&mut self) -> io::Result<()> {
         self.write()?;
         while !self.outgoing.is_empty() || self.is_full() {
@@ -94,7 +94,7 @@ impl Channel {
         Ok(())
     }
 
-    /// The frames that have arrived, but those of credit.
+    /// Reads the frames that have arrived, except frames of credit.
     pub fn read(&mut self) -> io::Result<Vec<(wire::Channel, Vec<u8>)>> {
         let mut buffer = [0; 4096];
         match self.device.read(&mut buffer) {

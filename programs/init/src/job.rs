@@ -1,4 +1,4 @@
-//! Runs one job: pumps bytes between the program and the channel until the program has ended.
+//! Runs one job: passes bytes between the program and the channel until the program has ended.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -15,14 +15,14 @@ use crate::mark;
 use crate::program::{self, Program};
 use crate::sys;
 
-/// The most that one read takes, in bytes.
+/// The size of a read, in bytes.
 const CHUNK: usize = 16 * 1024;
 
-/// How often a full backlog is taken after the program's end: together more than a pipe or a trace
-/// buffer holds, and an end even where a process left behind keeps writing.
+/// How often a full backlog is sent after the program has ended. Together they hold more than a
+/// pipe or a trace buffer, and this ends even if a process left behind keeps writing.
 const FINAL_ROUNDS: usize = 8;
 
-/// An entry for poll.
+/// An entry for poll(2).
 pub fn poll_entry(fd: BorrowedFd, events: libc::c_short) -> libc::pollfd {
     libc::pollfd {
         fd: fd.as_raw_fd(),
@@ -31,19 +31,19 @@ pub fn poll_entry(fd: BorrowedFd, events: libc::c_short) -> libc::pollfd {
     }
 }
 
-/// How long a kernel's own work after its start may take: a stock Linux tests its ciphers and
+/// The time for a kernel to finish its own work after the boot: a stock Linux tests its ciphers and
 /// starts its drivers then.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// Starts the job's program, carries its input and output, and reports how it ended. Jobs have
-/// numbers from 1 on.
+/// Starts the job's program, carries its input and output, and reports how it ended. Jobs are
+/// numbered from 1.
 ///
 /// `children` becomes readable when a child ends.
 pub fn run(job: &Job, number: usize, channel: &mut Channel, children: &File) -> io::Result<()> {
     if job.settle {
         std::thread::sleep(SETTLE);
     }
-    // Lines are kept only while somebody has the stream open.
+    // The kernel keeps lines of the trace only while somebody has it open.
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_NONBLOCK);
     let trace = if job.trace {
@@ -86,14 +86,14 @@ pub fn run(job: &Job, number: usize, channel: &mut Channel, children: &File) -> 
     channel.flush()
 }
 
-/// Bytes on their way between a program and the channel.
+/// Passes bytes between a program and the channel.
 struct Pump<'a> {
     program: Program,
     channel: &'a mut Channel,
     trace: Option<File>,
-    /// Standard input that the program has not yet taken.
+    /// Standard input that the program has not read yet.
     pending: Vec<u8>,
-    /// No more standard input will come.
+    /// The host sends no more standard input.
     input_ended: bool,
 }
 
@@ -134,7 +134,7 @@ impl Pump<'_> {
         }
     }
 
-    /// Takes a frame from the host.
+    /// Handles a frame from the host.
     fn accept(&mut self, channel: wire::Channel, payload: &[u8]) {
         match (channel, Control::decode(payload)) {
             (wire::Channel::Stdin, _) => {
@@ -153,7 +153,7 @@ impl Pump<'_> {
         }
     }
 
-    /// Writes standard input as far as the program takes it, and hands out credit for it.
+    /// Writes standard input as far as the program accepts it, and returns credit for it.
     fn feed(&mut self) {
         let mut taken = 0;
         if let Some(mut stdin) = self.program.stdin.take() {
@@ -178,7 +178,7 @@ impl Pump<'_> {
         }
     }
 
-    /// Passes on what the program has written.
+    /// Passes on the program's output.
     fn take_outputs(&mut self) {
         let channel = &mut self.channel;
         self.program
@@ -186,14 +186,14 @@ impl Pump<'_> {
             .retain_mut(|(kind, file)| pass_on(file, *kind, channel));
     }
 
-    /// Passes on the lines of the trace.
+    /// Passes on lines of the trace.
     fn take_trace(&mut self) {
         if let Some(trace) = &mut self.trace {
             pass_on(trace, wire::Channel::Trace, self.channel);
         }
     }
 
-    /// Reaps every ended child but the program itself; whether that has ended.
+    /// Reaps all ended children but the program itself; returns true if that has ended.
     fn reap_others(&mut self, mut children: &File) -> bool {
         let _ = children.read(&mut [0; 64]);
         while let Some(pid) = sys::ended_child() {
@@ -206,7 +206,7 @@ impl Pump<'_> {
     }
 }
 
-/// Sends what can be read now, as far as the channel takes it; whether more can come.
+/// Sends the bytes that can be read now, until the channel is full; returns false at end-of-file.
 fn pass_on(file: &mut File, kind: wire::Channel, channel: &mut Channel) -> bool {
     let mut buffer = vec![0; CHUNK];
     while !channel.is_full() {

@@ -1,8 +1,8 @@
 //! PID 1 of a guest, on Stile and on the Linux kernels it is compared with.
 //!
-//! It mounts what programs expect, opens the channel to the host command, runs the jobs that the
-//! initramfs names one after another, carries their input and output as frames of crate `wire`, and
-//! powers the machine off.
+//! It mounts the file systems that programs expect, opens the channel to the host command, runs the
+//! jobs named in the initramfs one after another, carries their input and output as frames of crate
+//! `wire`, and powers the machine off.
 
 mod channel;
 mod job;
@@ -19,7 +19,7 @@ use std::process::Command;
 
 use channel::Channel;
 
-/// Names the device of the channel.
+/// The file that names the device of the channel.
 const CHANNEL_PATH: &str = "/stile/channel";
 
 fn main() {

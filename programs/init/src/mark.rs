@@ -1,5 +1,5 @@
-//! Markers for a counter outside the machine: instructions that change nothing but carry a tag,
-//! which the emulator's plugin sees.
+//! Markers for a counter outside the machine: instructions that have no effect but carry a tag,
+//! which QEMU's plugin sees.
 
 use std::arch::asm;
 
@@ -17,7 +17,7 @@ macro_rules! marker {
     };
 }
 
-/// Nothing counts on other machines.
+/// Other machines have no counter.
 #[cfg(not(any(target_arch = "aarch64", target_arch = "riscv64")))]
 macro_rules! marker {
     ($tag:literal) => {
@@ -28,7 +28,7 @@ macro_rules! marker {
 macro_rules! start {
     ($job:expr; $($number:literal)*; $last:literal) => {
         match $job {
-            // SAFETY: a marker changes nothing.
+            // SAFETY: a marker has no effect.
             $($number => unsafe { asm!(marker!($number), options(nomem, nostack)) },)*
             // SAFETY: as above.
             _ => unsafe { asm!(marker!($last), options(nomem, nostack)) },
@@ -36,14 +36,14 @@ macro_rules! start {
     };
 }
 
-/// The program of a job starts; the first has the number 1, which is its tag. From the eighth on
-/// they have one in common.
+/// Marks the start of a job's program. Jobs are numbered from 1, and the number is the tag; from
+/// the eighth on they share one tag.
 pub fn start(job: usize) {
     start!(job; 1 2 3 4 5 6 7; 8);
 }
 
-/// It has ended.
+/// Marks the end of a job's program.
 pub fn end() {
-    // SAFETY: a marker changes nothing.
+    // SAFETY: a marker has no effect.
     unsafe { asm!(marker!(0), options(nomem, nostack)) };
 }

@@ -1,11 +1,11 @@
-//! The file systems that programs expect. A kernel that has one already, or lacks it, is no reason
-//! to stop.
+//! The file systems that programs expect. It is no error if the kernel has mounted one already, or
+//! lacks it.
 
 use std::fs;
 
 use crate::sys;
 
-/// Kind, place and options.
+/// Type, mount point and options.
 const MOUNTS: [(&str, &str, &str); 7] = [
     ("proc", "/proc", ""),
     ("devtmpfs", "/dev", ""),
@@ -23,7 +23,7 @@ const LINKS: [(&str, &str); 4] = [
     ("/proc/self/fd/2", "/dev/stderr"),
 ];
 
-/// Mounts them all, makes the usual links below `/dev`, and gives the machine its name.
+/// Mounts all of them, makes the usual links in `/dev`, and sets the host name.
 pub fn mount_all() {
     for (kind, path, options) in MOUNTS {
         let _ = fs::create_dir_all(path);

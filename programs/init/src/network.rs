@@ -3,10 +3,10 @@
 use std::fs;
 use std::process::Command;
 
-/// Names a command in each line.
+/// The file with the commands, one in each line.
 const COMMANDS_PATH: &str = "/stile/network";
 
-/// Runs the commands that set the network up, if there are any.
+/// Runs the commands that set up the network, if there are any.
 pub fn set_up() {
     for line in fs::read_to_string(COMMANDS_PATH)
         .unwrap_or_default()

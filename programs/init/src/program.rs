@@ -10,19 +10,19 @@ use wire::{Channel, Input, Job};
 
 use crate::{mark, sys};
 
-/// A running program and our ends of what it reads and writes.
+/// A running program, and our ends of its standard descriptors.
 pub struct Program {
-    /// Its process, which leads a session and a process group.
+    /// Its process, the leader of a session and a process group.
     pub pid: i32,
-    /// Where its standard input is written.
+    /// The write end of its standard input.
     pub stdin: Option<File>,
-    /// Its output: the descriptor to read, and the channel it belongs to.
+    /// Its output: the channel, and the descriptor to read.
     pub outputs: Vec<(Channel, File)>,
     /// The master of its terminal.
     pub terminal: Option<File>,
 }
 
-/// Starts the program; an error's number says why it could not be.
+/// Starts the program; the number of an error says why that failed.
 pub fn start(job: &Job, number: usize) -> io::Result<Program> {
     let mut program = Program {
         pid: 0,
@@ -81,7 +81,7 @@ pub fn start(job: &Job, number: usize) -> io::Result<Program> {
     }
 }
 
-/// In the child: makes its session, its descriptors and what else the job asks for.
+/// In the child: creates its session, its descriptors and whatever else the job asks for.
 fn prepare(job: &Job, number: usize, descriptors: [&OwnedFd; 3], terminal: bool) -> io::Result<()> {
     sys::become_program(descriptors, terminal)?;
     std::env::set_current_dir(if job.directory.is_empty() {
@@ -99,8 +99,8 @@ fn prepare(job: &Job, number: usize, descriptors: [&OwnedFd; 3], terminal: bool)
     Ok(())
 }
 
-/// In the child: runs the program, which a name without a slash is looked up for in `PATH`. Returns
-/// only an error.
+/// In the child: executes the program. Looks up a name without a slash in `PATH`. Returns only on
+/// an error.
 fn execute(arguments: &[CString], environment: &[CString]) -> io::Error {
     let Some(name) = arguments.first() else {
         return io::ErrorKind::InvalidInput.into();
@@ -131,7 +131,7 @@ fn strings(words: &[Vec<u8>]) -> io::Result<Vec<CString>> {
         .collect()
 }
 
-/// A new pipe of the program to us: its end.
+/// Makes a pipe for output of the program; returns the write end.
 fn output(program: &mut Program, channel: Channel) -> io::Result<OwnedFd> {
     let (read, write) = sys::pipe(libc::O_CLOEXEC)?;
     sys::set_nonblocking(read.as_fd())?;
@@ -139,7 +139,7 @@ fn output(program: &mut Program, channel: Channel) -> io::Result<OwnedFd> {
     Ok(write)
 }
 
-/// A new pseudo-terminal: its master and its slave.
+/// Opens a new pseudo-terminal: its master and its slave.
 fn open_terminal(rows: u16, columns: u16) -> io::Result<(File, File)> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(libc::O_NOCTTY);

@@ -9,14 +9,14 @@ use crate::sys;
 
 /// The first disk.
 const DISK: &str = "/dev/vda";
-/// Where an EROFS has its magic number, and that number as it stands there.
+/// The offset of the magic number of EROFS, and that number in the disk's byte order.
 const EROFS_MAGIC: (u64, [u8; 4]) = (1024, 0xe0f5_e1e2u32.to_le_bytes());
-/// Where the disk is mounted first.
+/// The first mount point of the disk.
 const NEW: &str = "/stile/new";
-/// The mounts that come along; what else there is stays behind.
+/// The mounts that are moved to the new root; all others stay behind.
 const MOVED: [&str; 4] = ["/dev", "/proc", "/sys", "/run"];
 
-/// Goes over to the root on the first disk, if there shall be one; whether there is.
+/// Changes to the root on the first disk, if the host asks for one; returns whether it did.
 pub fn switch() -> io::Result<bool> {
     let Ok(how) = fs::read_to_string(wire::ROOT_PATH) else {
         return Ok(false);
@@ -29,7 +29,7 @@ pub fn switch() -> io::Result<bool> {
     sys::mount_with(DISK, NEW, kind()?, flags)?;
     for place in MOVED {
         let new = format!("{NEW}{place}");
-        // On a root that cannot be written it must be there.
+        // This fails on a read-only root, where the directory must exist.
         let _ = fs::create_dir(&new);
         sys::mount_with(place, &new, "", libc::MS_MOVE)?;
     }
@@ -41,7 +41,7 @@ pub fn switch() -> io::Result<bool> {
     Ok(true)
 }
 
-/// The kind of file system that is on the disk.
+/// The type of the file system on the disk.
 fn kind() -> io::Result<&'static str> {
     let (at, magic) = EROFS_MAGIC;
     let mut found = [0; 4];
@@ -49,7 +49,7 @@ fn kind() -> io::Result<&'static str> {
     Ok(if found == magic { "erofs" } else { "ext4" })
 }
 
-/// Leaves the disk as after an umount: nobody writes any more.
+/// Remounts the disk read-only, which leaves it as clean as after umount.
 pub fn leave() -> io::Result<()> {
     sys::mount_with("", "/", "", libc::MS_REMOUNT | libc::MS_RDONLY)
 }

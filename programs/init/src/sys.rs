@@ -14,7 +14,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-/// Mounts a file system, as far as the kernel lets us.
+/// Mounts a file system; ignores errors.
 pub fn mount(kind: &str, path: &str, options: &str) {
     let [Ok(kind), Ok(path), Ok(options)] = [kind, path, options].map(CString::new) else {
         return;
@@ -31,7 +31,7 @@ pub fn mount(kind: &str, path: &str, options: &str) {
     };
 }
 
-/// Mounts, mounts anew or moves, with flags (MS_*).
+/// Calls mount(2) with flags (MS_*).
 pub fn mount_with(source: &str, path: &str, kind: &str, flags: libc::c_ulong) -> io::Result<()> {
     let [source, path, kind] = [
         CString::new(source)?,
@@ -51,14 +51,14 @@ pub fn mount_with(source: &str, path: &str, kind: &str, flags: libc::c_ulong) ->
     check(done).map(drop)
 }
 
-/// Names the machine, as far as the kernel lets us.
+/// Sets the host name; ignores errors.
 pub fn set_host_name(name: &str) {
     let name = name.trim();
     // SAFETY: pointer and length are the string's.
     unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) };
 }
 
-/// Ends the machine.
+/// Powers the machine off.
 pub fn power_off() -> ! {
     // SAFETY: no memory is passed.
     unsafe { libc::reboot(libc::RB_POWER_OFF) };
@@ -101,14 +101,14 @@ pub fn child_signals() -> io::Result<File> {
 /// A pipe: its read end and its write end.
 pub fn pipe(flags: libc::c_int) -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
-    // SAFETY: the array has room for two descriptors, which are ours when the call succeeds.
+    // SAFETY: the array has room for two descriptors, which are ours if the call succeeds.
     unsafe {
         check(libc::pipe2(ends.as_mut_ptr(), flags))?;
         Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
     }
 }
 
-/// Makes reads and writes on a descriptor return at once.
+/// Makes a descriptor non-blocking.
 pub fn set_nonblocking(fd: BorrowedFd) -> io::Result<()> {
     // SAFETY: no memory is passed.
     unsafe {
@@ -122,7 +122,7 @@ pub fn set_nonblocking(fd: BorrowedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets every byte pass a terminal line unchanged.
+/// Sets a terminal to raw mode: every byte passes unchanged.
 pub fn set_raw(fd: BorrowedFd) -> io::Result<()> {
     // SAFETY: an all-zero termios is a valid one, and it outlives the calls.
     unsafe {
@@ -134,7 +134,7 @@ pub fn set_raw(fd: BorrowedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// The number of the pseudo-terminal of a master, which is unlocked.
+/// Unlocks the pseudo-terminal of a master; returns its number.
 pub fn unlock_terminal(master: BorrowedFd) -> io::Result<u32> {
     let (locked, mut number) = (0 as libc::c_int, 0 as libc::c_uint);
     // SAFETY: each request reads or writes one int.
@@ -153,7 +153,7 @@ pub fn unlock_terminal(master: BorrowedFd) -> io::Result<u32> {
     Ok(number)
 }
 
-/// Tells a terminal its size.
+/// Sets the size of a terminal.
 pub fn set_size(terminal: BorrowedFd, rows: u16, columns: u16) {
     let size = libc::winsize {
         ws_row: rows,
@@ -165,7 +165,7 @@ pub fn set_size(terminal: BorrowedFd, rows: u16, columns: u16) {
     unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ as _, &size) };
 }
 
-/// Runs `work` in a new process, which then ends: its number.
+/// Runs `work` in a new process, which then exits; returns its process ID.
 pub fn fork(work: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
     // SAFETY: this process has one thread, so the child may do what the parent may.
     let child = check(unsafe { libc::fork() })?;
@@ -177,9 +177,9 @@ pub fn fork(work: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
     Ok(child)
 }
 
-/// In a child: leads a session with these standard descriptors, whose controlling terminal is the
-/// first of them where that is a `terminal`, and takes the signals that Rust ignores as programs
-/// expect them.
+/// In a child: creates a session with these standard descriptors; the first becomes the controlling
+/// terminal if it is a `terminal`. Resets the signals that Rust ignores to the state that programs
+/// expect.
 pub fn become_program(descriptors: [&OwnedFd; 3], terminal: bool) -> io::Result<()> {
     // SAFETY: no memory is passed.
     unsafe {
@@ -195,7 +195,7 @@ pub fn become_program(descriptors: [&OwnedFd; 3], terminal: bool) -> io::Result<
     Ok(())
 }
 
-/// Replaces this process by a program. Returns only an error.
+/// Calls execve(2). Returns only on an error.
 pub fn execute(file: &CStr, arguments: &[CString], environment: &[CString]) -> io::Error {
     let pointers = |words: &[CString]| -> Vec<*const libc::c_char> {
         words
@@ -204,7 +204,7 @@ pub fn execute(file: &CStr, arguments: &[CString], environment: &[CString]) -> i
             .chain([std::ptr::null()])
             .collect()
     };
-    // SAFETY: the strings and the arrays of pointers to them, each closed by a null, outlive the
+    // SAFETY: the strings, and the arrays of pointers to them with a null at the end, outlive the
     // call.
     unsafe {
         libc::execve(
@@ -222,7 +222,7 @@ pub fn signal_group(leader: i32, signal: u8) {
     unsafe { libc::kill(-leader, signal.into()) };
 }
 
-/// Kills every other process and waits until they are gone.
+/// Kills all other processes and waits until they have ended.
 pub fn kill_all() {
     // SAFETY: no memory is passed; a null status is allowed.
     unsafe {
@@ -231,7 +231,7 @@ pub fn kill_all() {
     }
 }
 
-/// A child that has ended and is not yet reaped.
+/// Returns a child that has ended and is not yet reaped.
 pub fn ended_child() -> Option<i32> {
     // SAFETY: an all-zero siginfo is a valid one; without a child si_pid stays 0.
     unsafe {
@@ -242,7 +242,7 @@ pub fn ended_child() -> Option<i32> {
     }
 }
 
-/// Reaps a child: its wait status.
+/// Reaps a child; returns its wait status.
 pub fn reap(pid: i32) -> io::Result<i32> {
     let mut status = 0;
     // SAFETY: the status outlives the call.
@@ -252,7 +252,7 @@ pub fn reap(pid: i32) -> io::Result<i32> {
 
 /// Waits until one of the descriptors has an event it asks for.
 pub fn poll(fds: &mut [libc::pollfd]) -> io::Result<()> {
-    // SAFETY: pointer and length are the slice's.
+    // SAFETY: pointer and length are of the slice.
     match check(unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as _, -1) }) {
         Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
         _ => Ok(()),

@@ -1,11 +1,11 @@
-//! A hostile guest's code: random instructions, of which most trap.
+//! The code of a hostile guest: random instructions, most of which trap.
 
 use crate::machine::{DISTRIBUTOR, LEN, MEMORY, Memory, REDISTRIBUTORS};
 use crate::random::Random;
 
-/// Where its vectors are, from the start of its memory.
+/// The offset of the vectors in the guest's memory.
 pub const VECTORS: usize = 0x8000;
-/// Words of code, and what each operation takes at most.
+/// Words of code, and the maximum length of an operation.
 const WORDS: usize = VECTORS / 4 - 64;
 const LONGEST: usize = 16;
 
@@ -18,7 +18,7 @@ const HVC: u32 = 0xd400_0002;
 const SMC: u32 = 0xd400_0003;
 const ERET: u32 = 0xd69f_03e0;
 const BRANCH: u32 = 0x1400_0000;
-/// Loads and stores of all kinds at [x1], of x0 and x2; caches, TLBs, address translation; waits.
+/// Loads and stores of all kinds of x0 and x2 at [x1]; caches, TLBs, address translation; waits.
 const ODD: [u32; 28] = [
     0x3900_0020,
     0x3940_0020,
@@ -49,7 +49,7 @@ const ODD: [u32; 28] = [
     0xd400_0001,
     0xd503_3f9f,
 ];
-/// System registers that matter: op0, op1, CRn, CRm, op2, as an instruction has them.
+/// The system registers of interest: op0, op1, CRn, CRm, op2, as instructions encode them.
 const REGISTERS: [(u32, u32, u32, u32, u32); 30] = [
     (3, 0, 12, 11, 5),
     (3, 0, 12, 11, 6),
@@ -83,8 +83,8 @@ const REGISTERS: [(u32, u32, u32, u32, u32); 30] = [
     (3, 0, 14, 1, 0),
 ];
 
-/// The code of a vector: it returns behind the instruction that trapped, or, where that is not in
-/// the code, somewhere in it.
+/// The code of a vector: it returns to the instruction after the trapped one, or, if that is
+/// outside of the code, to a random one.
 const BACK: [u32; 14] = [
     // mrs x30, elr_el1; mov x29, MEMORY; sub x28, x30, x29; lsr x28, x28, 15; cbnz x28, 1f
     0xd538_403e,
@@ -125,7 +125,7 @@ pub fn write(memory: &Memory, random: &mut Random) {
     }
 }
 
-/// Code that writes to each page of the guest's memory, then powers off.
+/// Writes code that writes to each page of the guest's memory, then powers off.
 pub fn touch(memory: &Memory) {
     let mut at = 0;
     load(memory, &mut at, 1, MEMORY + 0x1000);
@@ -151,7 +151,7 @@ fn operation(memory: &Memory, at: &mut usize, random: &mut Random) {
             let part = |random: &mut Random, bound| random.below(bound) as u32;
             let (op0, op1) = (2 + part(random, 2), part(random, 8));
             let (n, m, op2) = (part(random, 16), part(random, 16), part(random, 8));
-            // Translation turned on, or vectors elsewhere, would be the end of its adventures.
+            // These would end the test: translation enabled, or the vectors elsewhere.
             let fatal = op0 == 3 && op1 == 0 && (n == 1 || n == 2 || n == 12 && m == 0);
             if !fatal {
                 put(memory, at, system(op0, op1, n, m, op2, random));
@@ -159,7 +159,7 @@ fn operation(memory: &Memory, at: &mut usize, random: &mut Random) {
         }
         11..13 => {
             let function = 0x8400_0000 | random.below(2) << 30 | random.below(32);
-            // Power off seldom.
+            // Power off rarely.
             let ends = [0x8400_0002, 0x8400_0008, 0x8400_0009, 0x8400_0012];
             if !ends.contains(&(function & !(1 << 30))) || random.once_in(32) {
                 load(memory, at, 0, function);
@@ -173,14 +173,14 @@ fn operation(memory: &Memory, at: &mut usize, random: &mut Random) {
     }
 }
 
-/// An address with something behind it, or not.
+/// A random address: a device's, the guest's memory, or one with nothing behind it.
 fn address(random: &mut Random) -> u64 {
     let offset = random.below(0x2_0000);
     match random.below(8) {
         0..2 => DISTRIBUTOR + offset % 0x1_0000 / 4 * 4,
         2..4 => REDISTRIBUTORS + random.below(3) * 0x2_0000 + offset / 4 * 4,
         4 => DISTRIBUTOR + offset,
-        // Not its own code.
+        // Memory after the code.
         5 => MEMORY + 0x1_0000 + offset,
         6 => 0x0a00_0000 + offset,
         _ => random.edge(),

@@ -1,4 +1,4 @@
-//! Random guests: two virtual CPUs that execute random code until they have exited often enough.
+//! Random guests: two vCPUs that execute random code until they have exited often enough.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::thread::JoinHandleExt;
@@ -10,20 +10,20 @@ use crate::code;
 use crate::machine::{self, MEMORY, Memory, RUN, call, make};
 use crate::random::Random;
 
-/// Guests in a round.
+/// Guests in each round.
 const GUESTS: usize = 6;
-/// Virtual CPUs of each.
+/// vCPUs of each guest.
 const VCPUS: u64 = 2;
-/// Times that each leaves its guest, or is made to.
+/// The number of exits of each vCPU, caused by its code or by a signal.
 const RUNS: usize = 60;
 /// Requests (`include/uapi/linux/kvm.h`).
 const GET_LOG: u64 = 0x4010_ae42;
 const SET_DEBUG: u64 = 0x4208_ae9b;
 const SET_EVENTS: u64 = 0x4040_aea0;
-/// How often they are made to.
+/// The interval of the signals.
 const PERIOD: Duration = Duration::from_millis(5);
 
-/// Runs them.
+/// Runs the guests of a round.
 pub fn run(random: &mut Random) {
     let memory = Memory::new(machine::LEN);
     for _ in 0..GUESTS {
@@ -44,7 +44,7 @@ pub fn run(random: &mut Random) {
                 let (running, seed) = (running as *const AtomicUsize as usize, random.any());
                 thread::spawn(move || {
                     leave_often(&vcpu, &mut Random::new(seed));
-                    // SAFETY: it lives until the threads were joined.
+                    // SAFETY: it lives until the threads are joined.
                     unsafe { &*(running as *const AtomicUsize) }.fetch_sub(1, SeqCst);
                 })
             })
@@ -52,7 +52,7 @@ pub fn run(random: &mut Random) {
         while running.load(SeqCst) != 0 {
             thread::sleep(PERIOD);
             for thread in &threads {
-                // SAFETY: a thread that was not joined yet.
+                // SAFETY: the thread is not joined yet.
                 unsafe { libc::pthread_kill(thread.as_pthread_t() as _, libc::SIGUSR1) };
             }
             disturb(&vm, &memory, random);
@@ -63,8 +63,8 @@ pub fn run(random: &mut Random) {
     }
 }
 
-/// Changes something under the guest: a line, what its memory holds, or whether it is noticed what
-/// it writes.
+/// Changes something behind the guest's back: an interrupt line, a page of its memory, or the
+/// logging of its writes.
 fn disturb(vm: &OwnedFd, memory: &Memory, random: &mut Random) {
     let logs = |on: u64| {
         let region = [on << 32, MEMORY, memory.len as u64, memory.base as u64];
@@ -83,7 +83,7 @@ fn disturb(vm: &OwnedFd, memory: &Memory, random: &mut Random) {
     }
 }
 
-/// Moves an interrupt line.
+/// Sets an interrupt line.
 fn line(vm: &OwnedFd, random: &mut Random) {
     let number = match random.below(4) {
         0 => random.edge() as u32,
@@ -94,12 +94,11 @@ fn line(vm: &OwnedFd, random: &mut Random) {
     call(vm.as_raw_fd(), 0x4008_ae61, request.as_ptr() as u64);
 }
 
-/// Runs a virtual CPU many times, and answers at random.
+/// Runs a vCPU many times, with random answers to its reads of devices.
 fn leave_often(vcpu: &OwnedFd, random: &mut Random) {
     let page = Memory::of_vcpu(vcpu.as_raw_fd()).expect("its page");
     for _ in 0..RUNS {
-        // The answer to a device's read stands 40 bytes in; all of the page is the VMM's to
-        // write.
+        // The answer to a read of a device is at offset 40; the VMM may write the whole page.
         page.write(40, random.edge() as u32);
         page.write(44, random.edge() as u32);
         if random.once_in(8) {

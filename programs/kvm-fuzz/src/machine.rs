@@ -1,16 +1,16 @@
-//! Machines, by plain KVM requests.
+//! Virtual machines, by plain KVM requests.
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use crate::random::Random;
 
-/// Where guests have their memory, and how much.
+/// The address and the size of a guest's memory.
 pub const MEMORY: u64 = 0x4000_0000;
 pub const LEN: usize = 1 << 20;
-/// The inaccessible bytes behind memory.
+/// The inaccessible bytes after the memory.
 const GUARD: usize = 1 << 16;
-/// Where guests have the interrupt controller.
+/// The guest's addresses of the interrupt controller.
 pub const DISTRIBUTOR: u64 = 0x0800_0000;
 pub const REDISTRIBUTORS: u64 = 0x0900_0000;
 
@@ -25,7 +25,7 @@ pub const RUN: u64 = 0xae80;
 pub const INIT: u64 = 0x4020_aeae;
 pub const SET_REGISTER: u64 = 0x4010_aeac;
 
-/// The shared page of a virtual CPU, as far as it is used here.
+/// The shared page of a vCPU, as far as it is used here.
 #[repr(C)]
 pub struct Page {
     pub window: u8,
@@ -35,42 +35,42 @@ pub struct Page {
 
 /// Opens /dev/kvm.
 pub fn system() -> OwnedFd {
-    // SAFETY: the name is a string.
+    // SAFETY: the name is NUL-terminated.
     let fd = unsafe { libc::open(c"/dev/kvm".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
     assert!(fd >= 0, "/dev/kvm");
-    // SAFETY: it was just opened.
+    // SAFETY: the descriptor was just opened.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// A request; negative if it failed.
+/// Makes a request; returns a negative number if it failed.
 pub fn call(fd: RawFd, request: u64, argument: u64) -> i32 {
-    // SAFETY: whatever is passed, the kernel writes to buffers of requests only, and guests to
+    // SAFETY: for any argument, the kernel writes only to buffers of requests, and guests only to
     // their own memory.
     unsafe { libc::ioctl(fd, request as _, argument) }
 }
 
-/// The descriptor that a request made.
+/// Makes a request that creates a descriptor.
 pub fn make(fd: RawFd, request: u64, argument: u64) -> Option<OwnedFd> {
     let made = call(fd, request, argument);
-    // SAFETY: it was just made.
+    // SAFETY: the descriptor was just created.
     (made >= 0).then(|| unsafe { OwnedFd::from_raw_fd(made) })
 }
 
-/// Memory for a guest, or for what requests point to.
+/// Memory of a guest, or for the arguments of requests.
 pub struct Memory {
     pub base: *mut u8,
     pub len: usize,
-    /// With the guard.
+    /// The length with the guard.
     mapped: usize,
 }
 
-// SAFETY: guests and threads may all write to it at once: nothing here relies on what it holds.
+// SAFETY: guests and threads may all write at once: nothing here relies on the content.
 unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Zeroed memory, followed by inaccessible pages, so that a request that begins near the end
-    /// does no harm.
+    /// Maps zeroed memory with inaccessible pages after it, so that a request that begins near the
+    /// end does no harm.
     pub fn new(len: usize) -> Self {
         let mapped = len + GUARD;
         let (rights, flags) = (
@@ -89,7 +89,7 @@ impl Memory {
         }
     }
 
-    /// The page that a virtual CPU shares.
+    /// Maps the page that a vCPU shares.
     pub fn of_vcpu(fd: RawFd) -> Option<Self> {
         let (rights, len) = (libc::PROT_READ | libc::PROT_WRITE, 4096);
         // SAFETY: a new mapping.
@@ -101,10 +101,10 @@ impl Memory {
         })
     }
 
-    /// Lets a page go: it holds zeroes again.
+    /// Discards a page: it reads as zeroes again.
     pub fn let_go(&self, offset: usize) {
         assert!(offset + 4096 <= self.len);
-        // SAFETY: a page of the mapping, of which nothing is relied on.
+        // SAFETY: a page of the mapping; nothing relies on its content.
         unsafe { libc::madvise(self.base.add(offset).cast(), 4096, libc::MADV_DONTNEED) };
     }
 
@@ -121,7 +121,7 @@ impl Memory {
         self.write(offset + 4, (value >> 32) as u32);
     }
 
-    /// Fills it with numbers that are often wrong.
+    /// Fills the memory with numbers that are often invalid.
     pub fn scribble(&self, random: &mut Random, words: usize) {
         (0..words).for_each(|at| self.write(at * 4, random.edge() as u32));
     }
@@ -129,18 +129,18 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: nothing points into it any more but guests, whose affair it is.
+        // SAFETY: only guests may still point into it, and they cope.
         unsafe { libc::munmap(self.base.cast(), self.mapped) };
     }
 }
 
-/// Gives a machine its memory.
+/// Sets a VM's memory.
 pub fn give(vm: RawFd, memory: &Memory) {
     let region = [0, MEMORY, memory.len as u64, memory.base as u64];
     assert_eq!(call(vm, SET_REGION, region.as_ptr() as u64), 0, "memory");
 }
 
-/// Gives a machine an interrupt controller.
+/// Creates a VM's interrupt controller.
 pub fn give_controller(vm: RawFd) -> OwnedFd {
     let mut request = [7u32, 0, 0];
     assert_eq!(
@@ -148,7 +148,7 @@ pub fn give_controller(vm: RawFd) -> OwnedFd {
         0,
         "a controller"
     );
-    // SAFETY: it was just made.
+    // SAFETY: the descriptor was just created.
     let device = unsafe { OwnedFd::from_raw_fd(request[1] as RawFd) };
     let set = |group: u64, number: u64, value: u64| {
         let attribute = [group << 32, number, &raw const value as u64];
@@ -165,7 +165,7 @@ pub fn give_controller(vm: RawFd) -> OwnedFd {
     device
 }
 
-/// Resets a virtual CPU, to start at `entry` unless it is off.
+/// Resets a vCPU, to start at `entry` unless it is off.
 pub fn reset(vm: RawFd, vcpu: RawFd, entry: u64, off: bool) {
     let mut target = [0u32; 8];
     assert_eq!(
@@ -179,7 +179,7 @@ pub fn reset(vm: RawFd, vcpu: RawFd, entry: u64, off: bool) {
     assert_eq!(call(vcpu, SET_REGISTER, register.as_ptr() as u64), 0, "pc");
 }
 
-/// A machine is made, its guest touches its memory, and it is gone.
+/// Creates a VM, whose guest touches its memory, and destroys it.
 pub fn come_and_go(random: &mut Random) {
     use std::os::fd::AsRawFd;
     let memory = Memory::new(LEN);
@@ -191,10 +191,10 @@ pub fn come_and_go(random: &mut Random) {
     assert_eq!(call(vcpu.as_raw_fd(), RUN, 0), 0, "the guest powers off");
 }
 
-/// Signals that only interrupt.
+/// Handles the signal that only interrupts vCPUs.
 pub fn handle_signals() {
     extern "C" fn ignore(_: i32) {}
-    // SAFETY: the handler does nothing; without SA_RESTART what it interrupts says so.
+    // SAFETY: the handler does nothing; without SA_RESTART, interrupted calls return EINTR.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = ignore as *const () as usize;

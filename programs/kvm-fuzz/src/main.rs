@@ -1,5 +1,5 @@
-//! Throws random requests, and random guests, at KVM: `kvm-fuzz SEED ROUNDS`. Nothing that they do
-//! may hurt the kernel, or leave anything behind. The output does not depend on what they did.
+//! Sends random requests to KVM and runs random guests: `kvm-fuzz SEED ROUNDS`. None of them may
+//! harm the kernel or leave anything behind. The output does not depend on their results.
 
 mod code;
 mod guests;
@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use random::Random;
 
-/// Machines that are made and gone again for each round: in all more than there are identifiers
-/// for.
+/// VMs created and destroyed in each round: over all rounds more than there are identifiers
+/// (VMIDs).
 const MACHINES: usize = 40;
-/// How much less memory may be free in the end, in KiB: a few of the kernel's caches, but no
-/// guest's memory.
+/// The tolerated loss of free memory at the end, in KiB: a few kernel caches, but no guest's
+/// memory.
 const TOLERANCE: i64 = 8 << 10;
-/// How long what goes later is waited for, in tenths of a second.
+/// How long to wait for memory that is freed later, in tenths of a second.
 const PATIENCE: u32 = 100;
 
 fn main() {
@@ -28,7 +28,7 @@ fn main() {
     let (seed, rounds) = (numbers.next().unwrap_or(1), numbers.next().unwrap_or(1));
     let mut random = Random::new(seed);
     machine::handle_signals();
-    // Once before, so that what is kept for ever is there already.
+    // A first round allocates what is kept for ever.
     round(&mut random);
     let before = free();
     (0..rounds).for_each(|_| round(&mut random));

@@ -1,10 +1,10 @@
-//! Random numbers that a seed repeats (SplitMix64).
+//! Pseudo-random numbers from a seed (SplitMix64).
 
-/// The generator.
+/// The generator's state.
 pub struct Random(u64);
 
 impl Random {
-    /// The generator that begins with `seed`.
+    /// Seeds a generator.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -22,7 +22,7 @@ impl Random {
         self.any() % bound
     }
 
-    /// True once in `times`.
+    /// True on average once in `times`.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
@@ -32,8 +32,7 @@ impl Random {
         choices[self.below(choices.len() as u64) as usize]
     }
 
-    /// A number of a kind that is often wrong somewhere: small, near a power of two, all ones, or
-    /// anything.
+    /// A number at some edge: small, near a power of two, all ones, or any.
     pub fn edge(&mut self) -> u64 {
         match self.below(6) {
             0 => self.below(16),

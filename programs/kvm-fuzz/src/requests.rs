@@ -1,16 +1,16 @@
-//! Random requests to random files, with arguments that are right, nearly right, or wrong.
+//! Random requests to random files, with arguments that are valid, nearly valid, or invalid.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::machine::{self, Memory, Page, call, make};
 use crate::random::Random;
 
-/// Requests in a throw.
+/// Requests in each round.
 const REQUESTS: usize = 3000;
-/// Files that are open at once.
+/// The maximum number of open files.
 const FILES: usize = 40;
 
-/// Those that are known to one file or another.
+/// Requests that some file knows.
 const KNOWN: [u64; 42] = [
     0xae00,
     0xae01,
@@ -59,7 +59,7 @@ const KNOWN: [u64; 42] = [
 const IRQFD: u64 = 0x4020_ae76;
 const IOEVENTFD: u64 = 0x4040_ae79;
 
-/// Throws them.
+/// Makes the requests of a round.
 pub fn throw(random: &mut Random) {
     let (buffer, arena) = (Memory::new(1 << 16), Memory::new(1 << 18));
     let mut files = vec![machine::system()];
@@ -94,7 +94,7 @@ pub fn throw(random: &mut Random) {
             }
             _ => {
                 buffer.scribble(random, 16);
-                // Requests that point on do so from here; never to what is the program's own.
+                // Requests follow pointers from here; none points to the program's own data.
                 for place in [8, 16] {
                     buffer.write_long(place, argument(&buffer, random));
                 }
@@ -111,7 +111,7 @@ pub fn throw(random: &mut Random) {
     }
 }
 
-/// A number, or an address that is good, odd, at the end of what is mapped, nothing, or the
+/// A small number, or an address: null, good, unaligned, near the end of the mapping, or the
 /// kernel's.
 fn argument(buffer: &Memory, random: &mut Random) -> u64 {
     let base = buffer.base as u64;
@@ -125,7 +125,7 @@ fn argument(buffer: &Memory, random: &mut Random) -> u64 {
     }
 }
 
-/// A slot whose memory, if it is taken, is the arena's.
+/// Sets a memory slot; if that succeeds, its memory is in the arena.
 fn region(file: &OwnedFd, arena: &Memory, random: &mut Random) {
     let pages = arena.len as u64 / 4096;
     let (from, count) = (random.below(pages), random.below(pages));
@@ -160,10 +160,10 @@ fn region(file: &OwnedFd, arena: &Memory, random: &mut Random) {
     );
 }
 
-/// A request with an eventfd, or something else, in the right place; the eventfd is gone
+/// Makes a request with an eventfd or another descriptor in the right place; the eventfd is closed
 /// afterwards.
 fn eventfd(file: &OwnedFd, request: u64, buffer: &Memory, random: &mut Random) {
-    // SAFETY: makes a descriptor.
+    // SAFETY: creates a descriptor.
     let made = unsafe { OwnedFd::from_raw_fd(libc::eventfd(0, libc::EFD_NONBLOCK)) };
     let fd = match random.below(8) {
         0 => random.edge() as u32,
@@ -187,7 +187,7 @@ fn eventfd(file: &OwnedFd, request: u64, buffer: &Memory, random: &mut Random) {
     }
     call(file.as_raw_fd(), request, buffer.base as u64);
     let one = 1u64;
-    // SAFETY: eight bytes are there.
+    // SAFETY: the buffer has eight bytes.
     unsafe { libc::write(made.as_raw_fd(), (&raw const one).cast(), 8) };
 }
 
@@ -208,16 +208,16 @@ fn device(file: &OwnedFd, random: &mut Random) -> Option<OwnedFd> {
         machine::CREATE_DEVICE,
         request.as_mut_ptr() as u64,
     );
-    // SAFETY: it was just made.
+    // SAFETY: the descriptor was just created.
     (made == 0 && request[1] != u32::MAX)
         .then(|| unsafe { OwnedFd::from_raw_fd(request[1] as i32) })
 }
 
-/// Runs a virtual CPU, so that it comes back at once.
+/// Runs a vCPU with `immediate_exit`, so that it returns at once.
 fn run(file: &OwnedFd, random: &mut Random) {
     if let Some(page) = Memory::of_vcpu(file.as_raw_fd()) {
         page.scribble(random, 32);
-        // SAFETY: the page is as long as that.
+        // SAFETY: the page is large enough.
         unsafe { (*page.base.cast::<Page>()).immediate_exit = 1 };
         call(
             file.as_raw_fd(),

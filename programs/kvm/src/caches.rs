@@ -1,5 +1,5 @@
-//! A guest that cleans its caches by set and way, writes the registers of its translation while
-//! they are off, and switches them on and off.
+//! A guest that cleans its caches by set and way, writes translation registers while translation is
+//! off, and switches the MMU and the caches on and off.
 
 use std::arch::global_asm;
 
@@ -8,14 +8,15 @@ use kvm_ioctls::{Kvm, VcpuExit, VcpuFd};
 use crate::code;
 use crate::host::{self, MEMORY, machine, peek, poke};
 
-/// Where the guest's table is, and a word that it reads and writes, in its memory.
+/// The offsets in the guest's memory of its translation table, and of a word that it reads and
+/// writes.
 const TABLE: usize = 0x1000;
 const WORD: usize = 0x2000;
-/// Entries of 1 GiB: the device's memory, and the guest's.
+/// Descriptors of 1 GiB blocks: the device's memory, and the guest's.
 const DEVICES: u64 = 0x401 | 1 << 2;
 const NORMAL: u64 = 0x701 | MEMORY;
 
-/// Tells all of it.
+/// Runs this part and prints its results.
 pub fn tell(kvm: &Kvm) {
     let (vm, base) = machine(kvm, code!(caches_start, caches_end));
     poke(base, TABLE, DEVICES);
@@ -32,7 +33,7 @@ pub fn tell(kvm: &Kvm) {
     }
 }
 
-/// The next number that the guest tells.
+/// Prints the next number that the guest writes to its device.
 fn told(vcpu: &mut VcpuFd) {
     match vcpu.run() {
         Ok(VcpuExit::MmioWrite(host::DEVICE, data)) => println!("  {:x}", host::number(data)),
@@ -45,7 +46,7 @@ global_asm!(
     ".balign 2048",
     ".global caches_start, caches_end",
     "caches_start:",
-    // Linux skips the first instruction after a reset during an access to a device.
+    // Linux skips the first instruction after a reset that interrupts an access to a device.
     "   nop",
     "   mov x20, #0x0b000000",
     "   adr x0, 9f",
@@ -60,7 +61,7 @@ global_asm!(
     "   keeps far_el1, 0x12340000",
     "   keeps contextidr_el1, 0x77",
     "   keeps ttbr1_el1, 0x40002000",
-    // Nobody's: nothing is written.
+    // Rt is XZR: the register becomes 0.
     "   msr esr_el1, xzr",
     "   mrs x0, esr_el1",
     "   str x0, [x20]",
@@ -110,7 +111,7 @@ global_asm!(
     "   str xzr, [x20]",
     "   b .",
     ".ltorg",
-    // An exception, of which nobody asked.
+    // An unexpected exception.
     ".balign 2048",
     "9:",
     ".rept 16",

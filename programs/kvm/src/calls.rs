@@ -1,5 +1,4 @@
-//! A guest's calls that its VMM answers, or refuses, by KVM_ARM_VM_SMCCC_FILTER; and its
-//! suspension.
+//! A guest's calls that its VMM handles or denies by KVM_ARM_VM_SMCCC_FILTER; and its suspension.
 
 use std::arch::global_asm;
 use std::time::Duration;
@@ -17,9 +16,9 @@ const GET_STATE: u64 = 0x8004_ae98;
 const SET_STATE: u64 = 0x4004_ae99;
 const ENABLE: u64 = 0x4068_aea3;
 const IRQ_LINE: u64 = 0x4008_ae61;
-/// States: it runs, is off, is suspended.
+/// States: running, off, suspended.
 const STATES: [u32; 3] = [0, 5, 10];
-/// Actions on a range of calls.
+/// Actions for a range of calls.
 const DENY: u8 = 1;
 const FORWARD: u8 = 2;
 
@@ -27,7 +26,7 @@ const PSCI_VERSION: u32 = 0x8400_0000;
 const PSCI_FEATURES: u32 = 0x8400_000a;
 const SYSTEM_SUSPEND: [u32; 2] = [0x8400_000e, 0xc400_000e];
 const SMCCC_VERSION: u32 = 0x8000_0000;
-/// A shared interrupt.
+/// An SPI.
 const INTERRUPT: u32 = 40;
 
 #[repr(C)]
@@ -38,7 +37,7 @@ struct Filter {
     zeroes: [u8; 15],
 }
 
-/// Tells all of it.
+/// Runs this part and prints its results.
 pub fn tell(kvm: &Kvm) {
     println!("extension 216: {}", kvm.check_extension_raw(216));
     ranges(kvm);
@@ -158,7 +157,7 @@ fn suspended(kvm: &Kvm) {
     while goes_on(&mut vcpu) {}
 }
 
-/// A system error is no reason for a suspended CPU to wake, nor to look for one again and again.
+/// A pending SError does not wake a suspended vCPU, nor does the kernel poll for one.
 fn sleeps(vcpu: &mut VcpuFd) {
     const SET_EVENTS: u64 = 0x4040_aea0;
     let mut pending = [0u8; 64];
@@ -174,7 +173,7 @@ fn sleeps(vcpu: &mut VcpuFd) {
     println!("no error: {}", pass(vcpu, SET_EVENTS, &mut pending));
 }
 
-/// What the VMM sees of a CPU that another has started and that has not run yet.
+/// The registers that the VMM sees of a vCPU that another has started and that has not run yet.
 fn started(kvm: &Kvm) {
     const CPU_ON: u32 = 0xc400_0003;
     let (vm, _) = machine(kvm, guest());
@@ -190,14 +189,14 @@ fn started(kvm: &Kvm) {
     println!("{:x?} {:x?}", get(second, PC), get(second, X0));
 }
 
-/// The guest's controller and its CPU let the interrupt through; the CPU itself holds it back.
+/// Enables the interrupt in the guest's controller and CPU interface; PSTATE masks it.
 fn listens(controller: &DeviceFd) {
     const DISTRIBUTOR: u32 = 1;
     const CPU: u32 = 6;
     let bit = 1 << (INTERRUPT % 32);
     for (group, attr, value) in [
         (DISTRIBUTOR, 0, 0x12),
-        // A level.
+        // Level-sensitive.
         (DISTRIBUTOR, u64::from(0xc00 + INTERRUPT / 16 * 4), 0),
         (DISTRIBUTOR, 0x84, bit),
         (DISTRIBUTOR, 0x104, bit),
@@ -215,19 +214,19 @@ fn listens(controller: &DeviceFd) {
     }
 }
 
-/// The guest makes the call by HVC, by SMC, and by an SMC with a number, and says what came of
-/// each.
+/// Prepares the guest to make the call by HVC, by SMC, and by SMC with an immediate; it reports
+/// each result.
 fn begin(vcpu: &VcpuFd, function: u32, argument: u64) {
     set(vcpu, PC, MEMORY).expect("pc");
     set(vcpu, X0, function.into()).expect("x0");
     set(vcpu, X0 | 2, argument).expect("x1");
 }
 
-/// Runs it up to its next exit and tells that; false for the guest's last.
+/// Runs the guest up to its next exit and prints that; false for the guest's last.
 fn goes_on(vcpu: &mut VcpuFd) -> bool {
     let result = call(vcpu, RUN, 0);
     let run = vcpu.get_kvm_run();
-    // SAFETY: the reason says which of them was written, and all are numbers.
+    // SAFETY: the exit reason says which field was written, and all are numbers.
     let (exit, goes_on) = unsafe {
         let exits = &run.__bindgen_anon_1;
         match run.exit_reason {

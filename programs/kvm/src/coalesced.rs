@@ -1,4 +1,4 @@
-//! Writes to devices that are collected in a ring (KVM_REGISTER_COALESCED_MMIO).
+//! Writes to devices that are coalesced in a ring (KVM_REGISTER_COALESCED_MMIO).
 
 use std::arch::global_asm;
 use std::os::fd::AsRawFd;
@@ -11,13 +11,13 @@ use crate::host::{self, DEVICE, PAGE, machine, pass};
 
 const REGISTER: u64 = 0x4010_ae67;
 const UNREGISTER: u64 = 0x4010_ae68;
-/// Where the zone is, and its length.
+/// The address and the length of the zone.
 const ZONE: u64 = DEVICE + 0x100;
 const LEN: u32 = 0x20;
-/// Entries of the ring, as `linux/kvm.h` counts them, of which one stays free.
+/// Entries of the ring, by the formula in `linux/kvm.h`; one stays free.
 const ENTRIES: u32 = 170;
 
-/// `struct kvm_coalesced_mmio_ring`, by words.
+/// `struct kvm_coalesced_mmio_ring`, as words.
 struct Ring<'a>(&'a [AtomicU32; PAGE / 4]);
 
 impl Ring<'_> {
@@ -27,7 +27,7 @@ impl Ring<'_> {
         let page =
             unsafe { libc::mmap(std::ptr::null_mut(), PAGE, 3, libc::MAP_SHARED, fd, place) };
         assert_ne!(page, libc::MAP_FAILED);
-        // SAFETY: nobody takes the mapping away, and both sides use words.
+        // SAFETY: the mapping stays, and both sides access it by words.
         Ring(unsafe { &*page.cast() })
     }
 
@@ -35,7 +35,7 @@ impl Ring<'_> {
         self.0[at as usize].load(SeqCst)
     }
 
-    /// Takes all entries; none where the ring's end is nonsense.
+    /// Removes and returns all entries; none if the ring's end is out of range.
     fn take(&self) -> Vec<String> {
         let last = self.word(1);
         let mut taken = Vec::new();
@@ -58,7 +58,7 @@ impl Ring<'_> {
     }
 }
 
-/// Tells all of it.
+/// Runs this part and prints its results.
 pub fn tell(kvm: &Kvm) {
     for capability in [15, 162] {
         let value = kvm.check_extension_raw(capability);
@@ -113,7 +113,7 @@ pub fn tell(kvm: &Kvm) {
     }
 }
 
-/// The progress that the guest reports in x10.
+/// The guest's progress, in x10.
 fn vcpu_place(vcpu: &VcpuFd) -> u64 {
     host::get(vcpu, host::X0 | 20).expect("x10")
 }
@@ -131,7 +131,7 @@ global_asm!(
     "   ldr x20, =0x0b000000",
     "   mov x10, #0",
     "   ldr x0, =0x1122334455667788",
-    // Inside, around and over the end of the zone.
+    // Inside the zone, around it and across its end.
     "   strb w0, [x20, #0x100]",
     "   strh w0, [x20, #0x102]",
     "   str w0, [x20, #0x104]",
@@ -140,13 +140,13 @@ global_asm!(
     "   str w0, [x20, #0xfc]",
     "   str w0, [x20, #0x120]",
     "   ldr w1, [x20, #0x100]",
-    // More than has room.
+    // More writes than the ring has entries.
     "   mov x1, #0",
     "1: str w1, [x20, #0x110]",
     "   add x1, x1, #1",
     "   cmp x1, #200",
     "   b.ne 1b",
-    // Nothing waits in a ring whose end the VMM has made nonsense.
+    // No write is coalesced while the ring's end, set by the VMM, is out of range.
     "   mov x10, #2",
     "   str w0, [x20]",
     "   mov x10, #0",
@@ -155,7 +155,7 @@ global_asm!(
     "   str w0, [x20]",
     "   mov x10, #0",
     "   str w0, [x20, #0x110]",
-    // The zone that a part names goes, and so does the other one, which has that part too.
+    // Unregistering a part removes its zone, and the other zone that contains this part.
     "   mov x10, #1",
     "   str w0, [x20]",
     "   mov x10, #0",

@@ -1,5 +1,5 @@
-//! Set-up of a GICv3 by requests, in the right order and in wrong ones, and a guest that is
-//! interrupted.
+//! Set-up of a GICv3 by requests, in the right order and in wrong ones, and a guest that takes
+//! interrupts.
 
 use std::arch::global_asm;
 
@@ -11,15 +11,15 @@ use kvm_ioctls::{DeviceFd, Kvm, VcpuExit, VcpuFd, VmFd};
 
 use crate::host::{self, PC, call, set};
 
-/// Where the guest's memory is, its code, and a device of the VMM's.
+/// The guest's memory with its code, and a device of the VMM.
 const MEMORY: u64 = 0x4000_0000;
 const DEVICE: u64 = 0x0b00_0000;
-/// Requests that take a structure which is made here.
+/// Requests with a structure that is built here.
 const CREATE_DEVICE: u64 = 0xc00c_aee0;
 const IRQ_LINE: u64 = 0x4008_ae61;
 const IRQ_LINE_STATUS: u64 = 0xc008_ae67;
 
-/// Tells all of it.
+/// Runs this part and prints its results.
 pub fn tell(kvm: &Kvm) {
     let vm = kvm.create_vm().expect("a VM");
     let mut request = [99u32, 0, 0];
@@ -116,7 +116,7 @@ fn attributes(controller: &DeviceFd) {
         addr: &raw mut interrupts as u64,
         ..Default::default()
     };
-    // SAFETY: the attribute is a number of 32 bits.
+    // SAFETY: the attribute is a 32-bit number.
     let result = unsafe { controller.get_device_attr(&mut attribute) };
     println!(
         "interrupts: {:?} {interrupts}",
@@ -146,7 +146,7 @@ fn lines(vm: &VmFd) {
     println!("line with its status: {told} {}", wanted[0] & 0xff);
 }
 
-/// A private line is that of the virtual CPU with an id, in whatever order they were made.
+/// A private line belongs to the vCPU with that id, whatever the order of creation.
 pub fn private_lines(kvm: &Kvm) {
     let vm = kvm.create_vm().expect("a VM");
     let vcpus = [3, 1].map(|id| vm.create_vcpu(id).expect("a vCPU"));
@@ -160,7 +160,7 @@ pub fn private_lines(kvm: &Kvm) {
             addr: &raw mut lines as u64,
             flags: 0,
         };
-        // SAFETY: a number of 32 bits is there.
+        // SAFETY: the value has 32 bits.
         let told = unsafe { controller.get_device_attr(&mut attribute) };
         told.map(|()| lines).map_err(|error| error.errno())
     };
@@ -178,7 +178,7 @@ fn init(vm: &VmFd, vcpu: &VcpuFd) {
     vcpu.vcpu_init(&init).expect("init");
 }
 
-/// Runs the guest below: each of its writes is told.
+/// Runs the guest below and prints each of its writes.
 fn guest(vm: &VmFd, vcpu: &mut VcpuFd) {
     let (start, end) = (&raw const interrupted_start, &raw const interrupted_end);
     // SAFETY: a new mapping, which is longer than the code between the labels.
@@ -196,7 +196,7 @@ fn guest(vm: &VmFd, vcpu: &mut VcpuFd) {
         memory_size: 1 << 16,
         userspace_addr: base as u64,
     };
-    // SAFETY: the memory is there as long as the process.
+    // SAFETY: the memory stays mapped until the process ends.
     unsafe { vm.set_user_memory_region(region) }.expect("memory");
     init(vm, vcpu);
     set(vcpu, PC, MEMORY).expect("pc");
@@ -236,7 +236,7 @@ global_asm!(
     "   ldr x22, =0x0a000000",
     "   adr x0, 9f",
     "   msr vbar_el1, x0",
-    // The controller's identification.
+    // The distributor's identification.
     "   ldr w0, [x21, #0]",
     "   str w0, [x20, #0]",
     "   ldr w0, [x21, #4]",
@@ -248,7 +248,8 @@ global_asm!(
     "   str w0, [x20, #16]",
     "   ldr w0, [x23, #0xc00]",
     "   str w0, [x20, #20]",
-    // On: the distributor, interrupt 40 (a level) to this CPU, PPI 27, the interface.
+    // Enables the distributor, interrupt 40 (level-sensitive) for this CPU, PPI 27, and the
+    // interface.
     "   mov w0, #0x12",
     "   str w0, [x21]",
     "   mov w0, #0x100",
@@ -257,8 +258,8 @@ global_asm!(
     "   str w0, [x23, #0x100]",
     interface_on!(),
     "   isb",
-    // Pending while masked: an SGI to itself, less urgent than interrupt 40, whose line was high
-    // for a moment.
+    // Pending while masked: an SGI to itself, of lower priority than interrupt 40, whose line was
+    // high for a moment.
     "   mov w0, #0x80",
     "   strb w0, [x23, #0x403]",
     "   ldr x0, =0x03000001",
@@ -270,7 +271,7 @@ global_asm!(
     "   isb",
     "   str xzr, [x20, #0x100]",
     "   isb",
-    // The timer, from a wait.
+    // The timer's interrupt, during WFI.
     "   msr daifset, #2",
     "   mrs x0, cntvct_el0",
     "   add x0, x0, #0x1000",
@@ -278,7 +279,7 @@ global_asm!(
     "   mov x0, #1",
     "   msr cntv_ctl_el0, x0",
     "   isb",
-    // A pending interrupt ends the wait, and is taken behind it.
+    // A pending interrupt ends WFI, and is taken after it.
     "1: wfi",
     "   msr daifclr, #2",
     "   isb",

@@ -1,5 +1,5 @@
 //! A guest that copies and sets memory (FEAT_MOPS), also if it reaches the second or third
-//! instruction in the state in which another kind of CPU leaves the first.
+//! instruction with the state that the first leaves on another kind of CPU.
 
 use std::arch::global_asm;
 
@@ -9,23 +9,23 @@ use crate::code;
 use crate::host::{DEVICE, MEMORY, PC, machine, number, reset, set};
 
 const CORE: u64 = 0x6030_0000_0010_0000;
-/// Where in memory the guest copies from and to, and how much.
+/// The source and the destination of the copy, and its length.
 const FROM: usize = 0x4000;
 const TO: usize = 0x6000;
 const SIZE: usize = 0x1000;
-/// Where both rows of instructions begin.
+/// The addresses of the two instruction sequences.
 const COPY: u64 = MEMORY + 20;
 const SET: u64 = MEMORY + 40;
-/// C and N of NZCV: option B; with N it goes backward.
+/// C and N of NZCV: option B; with N the copy goes backward.
 const FORWARD_B: u64 = 1 << 29;
 const BACKWARD_B: u64 = 1 << 29 | 1 << 31;
 
-/// Tells all of it.
+/// Runs this part and prints its results.
 pub fn tell(kvm: &Kvm) {
     let (vm, base) = machine(kvm, code!(copies_start, copies_end));
     let mut vcpu = vm.create_vcpu(0).expect("a vCPU");
     reset(&vm, &vcpu);
-    // SAFETY: so much memory is the guest's, which does not run.
+    // SAFETY: the guest has this much memory, and does not run.
     let (from, to) = unsafe {
         let part = |at| std::slice::from_raw_parts_mut(base.add(at), SIZE);
         (part(FROM), part(TO))
@@ -76,7 +76,7 @@ fn run(vcpu: &mut VcpuFd) {
         }
         other => println!("{other:?}"),
     }
-    // The write is done.
+    // Completes the write.
     vcpu.set_kvm_immediate_exit(1);
     assert!(vcpu.run().is_err());
     vcpu.set_kvm_immediate_exit(0);

@@ -1,4 +1,4 @@
-//! A machine's counters, which its VMM sets for all virtual CPUs, and the physical timer.
+//! A VM's counters, which its VMM sets for all vCPUs, and the physical timer.
 
 use std::arch::global_asm;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -16,12 +16,12 @@ const PHYSICAL: u64 = system(3, 3, 14, 0, 1);
 const DEADLINE: u64 = system(3, 3, 14, 2, 2);
 const CONTROL: u64 = system(3, 3, 14, 2, 1);
 const SET_COUNTER_OFFSET: u64 = 0x4010_aeb5;
-/// Ticks that it waits.
+/// The length of the guest's wait, in ticks.
 const WAIT: u64 = 1 << 20;
-/// Ticks that pass in no case.
+/// More ticks than pass in any test.
 const LONG: u64 = 1 << 40;
 
-/// Tells what is read after what was set.
+/// Prints what is read after each setting.
 pub fn tell(kvm: &Kvm) {
     println!("extension 227: {}", kvm.check_extension_raw(227));
     let (vm, base) = machine(kvm, code!(counters_start, counters_end));
@@ -33,7 +33,7 @@ pub fn tell(kvm: &Kvm) {
         set(vcpu, X0 | (2 * 22), frame).expect("x22");
     }
     all("at first", &mut vcpus, 0, None);
-    // Ahead of the host's, before the end, and behind it.
+    // Ahead of the host's counter, just before the counter's end, and behind the host's.
     for value in [1 << 50, 1 << 63, u64::MAX - LONG, 0] {
         println!("set: {:?}", set(&vcpus[0], VIRTUAL, value));
         all("virtual", &mut vcpus, value, None);
@@ -48,7 +48,7 @@ pub fn tell(kvm: &Kvm) {
     begun(kvm);
 }
 
-/// Whether both virtual CPUs' registers and guests have these counters.
+/// Prints whether the registers and the guests of both vCPUs have these counter values.
 fn all(what: &str, vcpus: &mut [VcpuFd; 2], virt: u64, phys: Option<u64>) {
     let near = |is: u64, wanted: u64| is.wrapping_sub(wanted) < LONG;
     for vcpu in vcpus {
@@ -58,12 +58,12 @@ fn all(what: &str, vcpus: &mut [VcpuFd; 2], virt: u64, phys: Option<u64>) {
             let phys = phys.is_none_or(|wanted| near(counters[1], wanted));
             println!("{what}: {} {phys}", near(counters[0], virt));
         }
-        // Its other output concerns its physical timer.
+        // The guest's next five writes are about its physical timer.
         println!("timer: {:?}", [(); 5].map(|()| told(vcpu)));
     }
 }
 
-/// The value that the guest writes next.
+/// Returns the value that the guest writes next.
 fn told(vcpu: &mut VcpuFd) -> u64 {
     match vcpu.run() {
         Ok(VcpuExit::MmioWrite(_, data)) => number(data),
@@ -71,7 +71,7 @@ fn told(vcpu: &mut VcpuFd) -> u64 {
     }
 }
 
-/// The timer's registers while the counter is not the host's.
+/// Prints the timer's registers while the guest's counter differs from the host's.
 fn timers(vcpu: &VcpuFd) {
     println!("{:?} {:?}", set(vcpu, DEADLINE, 77), get(vcpu, DEADLINE));
     println!("{:?} {:?}", set(vcpu, CONTROL, 2), get(vcpu, CONTROL));
@@ -79,7 +79,7 @@ fn timers(vcpu: &VcpuFd) {
     println!("{:?} {:?}", set(vcpu, CONTROL, 2), get(vcpu, CONTROL));
 }
 
-/// Both counters at once, which then stay.
+/// Sets both counters at once by an offset; single settings have no effect afterwards.
 fn fixed(vm: &VmFd, vcpus: &mut [VcpuFd; 2], base: *mut u8) {
     let fix = |offset: u64, reserved: u64| pass(vm, SET_COUNTER_OFFSET, &mut [offset, reserved]);
     println!("nowhere: {}", call(vm, SET_COUNTER_OFFSET, 0));
@@ -91,7 +91,7 @@ fn fixed(vm: &VmFd, vcpus: &mut [VcpuFd; 2], base: *mut u8) {
     all("ahead still", vcpus, LONG << 5, Some(LONG << 5));
     let [runs, _] = vcpus;
     let done = AtomicBool::new(false);
-    // A loop that ends when its memory says so.
+    // A loop until a word of its memory is not 0.
     host::write(base, &[0xd2a8_0000, 0xf948_0001, 0xb4ff_ffe1, 0xf900_0281]);
     // Completes the write.
     runs.set_kvm_immediate_exit(1);
@@ -112,7 +112,7 @@ fn fixed(vm: &VmFd, vcpus: &mut [VcpuFd; 2], base: *mut u8) {
     println!("afterwards: {}", fix(0, 0));
 }
 
-/// A virtual CPU that is made begins the counter anew for all, unless it is fixed.
+/// A new vCPU restarts the counters of all, unless an offset is set.
 fn begun(kvm: &Kvm) {
     let vm = kvm.create_vm().expect("a VM");
     let first = vm.create_vcpu(0).expect("a vCPU");
@@ -129,9 +129,9 @@ fn begun(kvm: &Kvm) {
     println!("fixed, with another: {:?}", is_ahead());
 }
 
-// Writes both counters; then what it finds of its physical timer: whether its deadline is as it was
-// set, whether what is left is, by which interrupt its wait of x10 ticks ended, the control
-// register then, and whether the time had come.
+// Writes both counters, then results for the physical timer: whether CVAL is as set, whether TVAL
+// is the rest, which interrupt ended its wait of x10 ticks, CTL then, and whether the deadline had
+// passed.
 global_asm!(
     ".pushsection .rodata.counters, \"a\"",
     ".global counters_start, counters_end",

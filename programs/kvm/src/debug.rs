@@ -1,5 +1,4 @@
-//! Debugging a guest: steps, break instructions, breakpoints, watchpoints; and exceptions that are
-//! injected.
+//! Debugging of a guest: steps, BRK, breakpoints, watchpoints; and injected exceptions.
 
 use std::arch::global_asm;
 
@@ -18,10 +17,10 @@ const POINTS: u64 = 1 << 17;
 /// PSTATE and VBAR_EL1.
 const PSTATE: u64 = X0 | 66;
 const VECTORS: u64 = system(3, 0, 12, 0, 0);
-/// Where the guest has a page of data, and where its parts begin, in its memory.
+/// The address of the guest's page of data, and the offsets of its parts in memory.
 const DATA: u64 = MEMORY + 0x8000;
 
-/// Tells all of it.
+/// Runs this part and prints its results.
 pub fn tell(kvm: &Kvm) {
     for capability in [23, 41, 178] {
         println!(
@@ -39,7 +38,7 @@ pub fn tell(kvm: &Kvm) {
     }
     println!("stops: {}", debug(&vcpu, ENABLE | BREAK, &[]));
     println!("break: {}", run(&mut vcpu));
-    // As a debugger does: behind the instruction.
+    // Skips the BRK, as a debugger does.
     let pc = get(&vcpu, PC).expect("pc");
     set(&vcpu, PC, pc + 4).expect("pc");
     let here = pc + 8;
@@ -64,8 +63,8 @@ pub fn tell(kvm: &Kvm) {
     restored(kvm);
 }
 
-/// Asks for what `control` says, with points: (0 for a breakpoint or 1 for a watchpoint, value,
-/// control).
+/// Calls KVM_SET_GUEST_DEBUG with `control` and points: (0 for a breakpoint or 1 for a watchpoint,
+/// value, control).
 fn debug(vcpu: &VcpuFd, control: u64, points: &[(usize, u64, u64)]) -> String {
     let mut request = [0u64; 65];
     request[0] = control;
@@ -129,7 +128,7 @@ fn events(vcpu: &mut VcpuFd) {
     println!("takes it: {}", run(vcpu));
 }
 
-/// Debug registers are the guest's, whatever the VMM debugs with.
+/// The guest's debug registers are independent of those that the VMM uses.
 fn registers(vcpu: &VcpuFd) {
     for (what, register) in [
         ("DBGBVR1", system(2, 0, 0, 1, 4)),
@@ -149,8 +148,8 @@ fn registers(vcpu: &VcpuFd) {
     );
 }
 
-/// A guest whose VMM restores it with debug registers in use goes on with them, before it
-/// touches one.
+/// A guest that is restored with debug registers in use runs with them, even before it accesses
+/// one.
 fn restored(kvm: &Kvm) {
     let control = system(2, 0, 0, 2, 2);
     let (kernel, monitor) = (1 << 13, 1 << 15);
@@ -191,8 +190,7 @@ fn restored(kvm: &Kvm) {
             (PC, MEMORY + start),
             (X0 | 40, host::DEVICE),
             (VECTORS, MEMORY + 0x800),
-            // EL1 with its own stack; debug exceptions are taken, and it is in the middle of a
-            // step.
+            // EL1h, with debug exceptions unmasked, and PSTATE.SS set.
             (PSTATE, 1 << 21 | 0x1c5),
         ];
         for (register, value) in debug.iter().chain(&others) {
@@ -208,7 +206,7 @@ global_asm!(
     ".balign 2048",
     ".global debug_start, debug_end",
     "debug_start:",
-    // Stepped: plain ones, one that traps, a device's, a register that the kernel reads for it.
+    // Stepped: plain instructions, one that traps, an access to a device, a read of an ID register.
     "   mov x20, #0x0b000000",
     "   adr x0, 9f",
     "   msr vbar_el1, x0",
@@ -230,7 +228,7 @@ global_asm!(
     "   nop",
     "   str x1, [x1, #4]",
     "   str x20, [x20, #16]",
-    // Takes a system error, then whatever else.
+    // Unmasks SError, and takes it and any other exception.
     "   msr daifclr, #4",
     "   isb",
     "   nop",

@@ -1,5 +1,5 @@
-//! A virtual CPU whose file cannot be created, since the process has no descriptor left, is not
-//! part of its machine: its number is free, and neither interrupts nor calls of the guest find it.
+//! A vCPU whose file cannot be created, because the process has no free descriptor, is not part of
+//! its VM: its number is free, and neither interrupts nor PSCI calls find it.
 
 use kvm_bindings::{KVM_REG_ARM_CORE, KVM_REG_ARM64, KVM_REG_SIZE_U64};
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
@@ -10,15 +10,15 @@ use crate::sgis::{GROUP, GUEST, PENDING, set_word, word};
 /// Registers x0 and x1.
 const X0: u64 = KVM_REG_ARM64 | KVM_REG_SIZE_U64 | KVM_REG_ARM_CORE as u64;
 const X1: u64 = X0 + 2;
-/// AFFINITY_INFO, which asks whether a CPU is on.
+/// PSCI's AFFINITY_INFO: whether a CPU is on.
 const AFFINITY_INFO: u64 = 0xc400_0004;
-/// Calls by HVC what the registers say, and then writes to a device, over and over.
+/// Makes the call in the registers by HVC, and then writes to a device, in a loop.
 const CALLER: [u32; 4] = [0xd2a1_6014, 0xd400_0002, 0xb900_0280, 0x17ff_fffe];
 
-/// Makes a virtual CPU while there is no descriptor for it.
+/// Creates a vCPU while no descriptor is free.
 fn fail(vm: &VmFd, id: u64) -> String {
     let limit = |soft: Option<libc::rlim_t>| {
-        // SAFETY: both calls have a structure that is valid for them.
+        // SAFETY: the structure is valid for both calls.
         unsafe {
             let mut limit: libc::rlimit = std::mem::zeroed();
             assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
@@ -37,7 +37,7 @@ fn fail(vm: &VmFd, id: u64) -> String {
     }
 }
 
-/// Before the first run, with an interrupt controller: SGIs reach the one of two that is there.
+/// With an interrupt controller, before the first run: SGIs reach the vCPU that exists.
 fn interrupts(kvm: &Kvm) {
     let (vm, _memory) = host::machine(kvm, &GUEST);
     let mut first = vm.create_vcpu(0).expect("a vCPU");
@@ -55,7 +55,7 @@ fn interrupts(kvm: &Kvm) {
     println!("an SGI to it: {pending:x?}");
 }
 
-/// What the guest of `vcpu` is told about the CPU of this affinity.
+/// The answer to the guest of `vcpu` about the CPU with this affinity.
 fn info(vcpu: &mut VcpuFd, affinity: u64) -> String {
     set(vcpu, X0, AFFINITY_INFO).expect("x0");
     set(vcpu, X1, affinity).expect("x1");
@@ -67,7 +67,7 @@ fn info(vcpu: &mut VcpuFd, affinity: u64) -> String {
     )
 }
 
-/// After the first run, without a controller: calls find the one that is there.
+/// Without a controller, after the first run: PSCI calls find the vCPU that exists.
 fn calls(kvm: &Kvm) {
     let (vm, _memory) = host::machine(kvm, &CALLER);
     let mut first = vm.create_vcpu(0).expect("a vCPU");
@@ -81,7 +81,7 @@ fn calls(kvm: &Kvm) {
     println!("who was made: {}", info(&mut first, 3));
 }
 
-/// Tells it.
+/// Runs this part and prints its results.
 pub fn tell(kvm: &Kvm) {
     interrupts(kvm);
     calls(kvm);

@@ -1,5 +1,5 @@
 //! Eventfds that raise a guest's interrupts, and guest writes that signal eventfds; interrupt
-//! routes and messages.
+//! routing and MSIs.
 
 use std::arch::global_asm;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -18,10 +18,10 @@ const IOEVENTFD: u64 = 0x4040_ae79;
 const ROUTING: u64 = 0x4008_ae6a;
 const SIGNAL_MSI: u64 = 0x4020_aea5;
 
-/// Enough for a guest to fall asleep.
+/// Enough time for a guest to fall asleep.
 const SHORT: Duration = Duration::from_millis(50);
 
-/// Tells all of it.
+/// Runs this part and prints its results.
 pub fn tell(kvm: &Kvm) {
     for capability in [25, 32, 36, 77, 82, 100, 122] {
         let value = kvm.check_extension_raw(capability);
@@ -69,12 +69,12 @@ pub fn tell(kvm: &Kvm) {
     many(kvm);
 }
 
-/// More assignments than a bus has devices, all of one eventfd; then as many devices as it may
+/// More ioeventfds than a bus has devices, all of one eventfd; then as many devices as the bus may
 /// have.
 fn many(kvm: &Kvm) {
     const MANY: u64 = 10_000;
     const REGISTER: u64 = 0x4010_ae67;
-    // It writes to each, and last to another place.
+    // The guest writes to each address, and finally to one without an ioeventfd.
     let code = [
         0xd2a1_6001, // mov x1, #DEVICE
         0xd284_e202, // mov x2, #MANY
@@ -115,7 +115,7 @@ fn many(kvm: &Kvm) {
     println!("signals: {}", count(&fd));
     every("ended", 4);
     every("ended again", 4);
-    // Values at one place, in parts that others adjoin.
+    // Values at one address, and assignments at adjacent addresses.
     let valued: Vec<String> = (0..200).map(|value| assign(500, 1, value)).collect();
     println!("values: {}", valued.iter().all(|result| result == "0"));
     println!("beside: {} {}", assign(498, 0, 0), assign(502, 0, 0));
@@ -135,7 +135,7 @@ fn many(kvm: &Kvm) {
     println!("end: {}", assign(500, 5, 100));
 }
 
-/// A guest writes to an eventfd that is an interrupt of other machines, which come and go.
+/// A guest writes to an eventfd that is an irqfd of other VMs, which are created and destroyed.
 fn beside_ends(kvm: &Kvm) {
     const ROUNDS: usize = 20;
     const COUNT: usize = 0x8000;
@@ -154,7 +154,7 @@ fn beside_ends(kvm: &Kvm) {
                 let _vcpu = vm.create_vcpu(0).expect("a vCPU");
                 let _controller = host::controller(&vm, 1);
                 assert_eq!(irqfd(&vm, &fd, 8, 0, None), "0");
-                // SAFETY: mapped there, and the guest does not run.
+                // SAFETY: the guest's memory; the guest does not run.
                 unsafe { libc::munmap(base.cast(), host::LEN) };
             }
         });
@@ -167,8 +167,8 @@ fn beside_ends(kvm: &Kvm) {
     println!("beside machines that end: {written} writes, {refused} refused");
 }
 
-/// Raises a line of the CPU's own that it has not enabled, and then the interrupt, both most likely
-/// while it sleeps.
+/// Raises a PPI that the guest has not enabled, and then the interrupt, both probably while it
+/// sleeps.
 fn raise_late(vm: &VmFd, interrupt: &OwnedFd) {
     const OWN_LINE: u32 = 2 << 24 | 20;
     let vm = vm.as_raw_fd();
@@ -176,8 +176,7 @@ fn raise_late(vm: &VmFd, interrupt: &OwnedFd) {
     thread::spawn(move || {
         thread::sleep(SHORT);
         let wanted = [OWN_LINE, 1];
-        // SAFETY: the machine's descriptor is open as long as the guest runs, and the structure is
-        // whole.
+        // SAFETY: the VM's descriptor is open while the guest runs, and the structure is complete.
         unsafe { libc::ioctl(vm, IRQ_LINE as _, &wanted) };
         thread::sleep(SHORT);
         signal(&interrupt);
@@ -219,7 +218,7 @@ fn interrupts(vm: &VmFd, fd: &OwnedFd, ended: &OwnedFd) {
     println!("resampled: {}", irqfd(vm, fd, 8, 2, Some(ended)));
 }
 
-/// An assignment that is ended while it is made does not listen to its eventfd any more.
+/// An irqfd that is deassigned while another thread assigns it no longer listens to its eventfd.
 fn ended_meanwhile(vm: &VmFd) {
     const ROUNDS: usize = 2000;
     let fd = eventfd();
@@ -241,7 +240,7 @@ fn message(vm: &VmFd, flags: u32) -> String {
     )
 }
 
-/// Routes that are refused leave those that were; the last one given is the guest's interrupt 40.
+/// A refused table leaves the routes as they were; the last table routes the guest's interrupt 40.
 fn routes(vm: &VmFd) {
     let route = |gsi: u32, kind: u32, flags: u32, first: u32, second: u32| {
         let mut entry = [0u32; 12];
@@ -335,7 +334,7 @@ global_asm!(
     "   ldr x21, =0x08000000",
     "   adr x0, 9f",
     "   msr vbar_el1, x0",
-    // Writes that somebody waits for, and those that nobody does.
+    // Writes to addresses with an ioeventfd, and to others.
     "   mov w0, #7",
     "   str w0, [x20, #0x200]",
     "   strb w0, [x20, #0x200]",
@@ -349,7 +348,7 @@ global_asm!(
     "   str w0, [x20, #0x210]",
     "   str w0, [x20, #0x218]",
     "   ldr w0, [x20, #0x200]",
-    // Interrupt 40, a level, to this CPU.
+    // Interrupt 40, level-sensitive, for this CPU.
     "   mov w0, #0x12",
     "   str w0, [x21]",
     "   str wzr, [x21, #0xc08]",
@@ -363,7 +362,7 @@ global_asm!(
     "   isb",
     "   msr daifset, #2",
     "   cbz x25, 1b",
-    // Its line has fallen: it does not come again.
+    // The line is low again: the interrupt does not recur.
     "   msr daifclr, #2",
     "   isb",
     "   str xzr, [x20, #0x110]",
@@ -385,7 +384,7 @@ global_asm!(
     ".popsection",
 );
 
-// Writes to the eventfd, and counts that in memory; then to the VMM, and again.
+// Writes to the eventfd and counts the writes in memory; then writes to the VMM, and repeats.
 global_asm!(
     ".pushsection .rodata.beside, \"a\"",
     ".global beside_start, beside_end",

@@ -1,8 +1,8 @@
-//! The guest: its reads and writes at `DEVICE` are exits.
+//! The guest, whose reads and writes at `DEVICE` are exits.
 
 use std::arch::global_asm;
 
-/// Where its code stands in its memory, and a device.
+/// The addresses of its code and of a device.
 pub const CODE: u64 = 0x4000_0000;
 pub const DEVICE: u64 = 0x0900_0000;
 
@@ -23,7 +23,7 @@ global_asm!(
     ".balign 2048",
     "guest_start:",
     "   b 1f",
-    // The second CPU: its argument and affinity, then off.
+    // The second CPU: reports its argument and affinity, then turns off.
     "   ldr x20, =0x09000000",
     "   str x0, [x20, #0x100]",
     "   mrs x0, mpidr_el1",
@@ -34,7 +34,7 @@ global_asm!(
     "1: ldr x20, =0x09000000",
     "   adr x0, vectors",
     "   msr vbar_el1, x0",
-    // Loads of all sizes. Not signed ones: Linux loses the sign.
+    // Loads of all sizes. No signed ones: Linux loses the sign.
     "   ldr x0, [x20]",
     "   str x0, [x20, #8]",
     "   ldr w0, [x20, #16]",
@@ -45,8 +45,8 @@ global_asm!(
     "   str x0, [x20, #56]",
     "   strb w0, [x20, #57]",
     "   str xzr, [x20, #64]",
-    // Hypercalls: PSCI_VERSION, PSCI_FEATURES of CPU_ON, one that nobody has, CPU_ON of the other
-    // and of none.
+    // Hypercalls: PSCI_VERSION, PSCI_FEATURES of CPU_ON, an unknown one, CPU_ON of the other CPU
+    // and of one that does not exist.
     "   ldr w0, =0x84000000",
     "   hvc #0",
     "   str x0, [x20, #0x48]",
@@ -68,14 +68,14 @@ global_asm!(
     "   mov x3, #0x55",
     "   hvc #0",
     "   str x0, [x20, #0x68]",
-    // Until it is off again.
+    // Waits until the CPU is off again.
     "2: ldr w0, =0xc4000004",
     "   mov x1, #1",
     "   mov x2, #0",
     "   hvc #0",
     "   cbz x0, 2b",
     "   str x0, [x20, #0x70]",
-    // FP registers, and memory far up.
+    // FP registers, and memory at a high address.
     "   mov x0, #3 << 20",
     "   msr cpacr_el1, x0",
     "   isb",
@@ -88,7 +88,7 @@ global_asm!(
     "   str x2, [x1]",
     "   ldr x0, [x1]",
     "   str x0, [x20, #0x80]",
-    // A register that no guest has, then a jump to nowhere: both are exceptions at EL1.
+    // A register that no guest has, then a jump to unmapped memory: both cause exceptions to EL1.
     "   mrs x0, vbar_el2",
     "   mov x0, #0x70000000",
     "   blr x0",

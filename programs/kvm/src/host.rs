@@ -1,4 +1,4 @@
-//! Helpers of all parts: raw requests, memory, and machines with one small guest.
+//! Helpers of all parts: raw requests, memory, and VMs with one small guest.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
@@ -9,12 +9,12 @@ use kvm_bindings::{
 };
 use kvm_ioctls::{DeviceFd, Kvm, VcpuFd, VmFd};
 
-/// Where guests have their memory, a device of the VMM's, and their controller.
+/// The guest's addresses of its memory, of a device of the VMM, and of the interrupt controller.
 pub const MEMORY: u64 = 0x4000_0000;
 pub const DEVICE: u64 = 0x0b00_0000;
 pub const DISTRIBUTOR: u64 = 0x0800_0000;
 pub const REDISTRIBUTORS: u64 = 0x0a00_0000;
-/// Bytes of a guest's memory, and of a page.
+/// The sizes of a guest's memory and of a page.
 pub const LEN: usize = 1 << 20;
 pub const PAGE: usize = 4096;
 /// Core registers: x0, the program counter.
@@ -33,12 +33,12 @@ pub fn call(file: &impl AsRawFd, request: u64, argument: usize) -> String {
     }
 }
 
-/// The same with a structure.
+/// Like [`call`], with a structure as argument.
 pub fn pass<T>(file: &impl AsRawFd, request: u64, structure: &mut T) -> String {
     call(file, request, &raw mut *structure as usize)
 }
 
-/// New private memory of zeroes.
+/// Maps private zeroed memory.
 pub fn memory(len: usize) -> *mut u8 {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a new mapping.
@@ -47,19 +47,19 @@ pub fn memory(len: usize) -> *mut u8 {
     base.cast()
 }
 
-/// Reads a number that a guest may write meanwhile.
+/// Reads a word that a guest may write meanwhile.
 pub fn peek(base: *mut u8, offset: usize) -> u64 {
-    // SAFETY: callers stay inside what they mapped.
+    // SAFETY: callers stay inside their mappings.
     unsafe { base.add(offset).cast::<u64>().read_volatile() }
 }
 
-/// Writes one.
+/// Writes a word that a guest may read meanwhile.
 pub fn poke(base: *mut u8, offset: usize, value: u64) {
     // SAFETY: as above.
     unsafe { base.add(offset).cast::<u64>().write_volatile(value) };
 }
 
-/// A slot.
+/// Sets a memory slot.
 pub fn slot(vm: &VmFd, number: u32, flags: u32, guest: u64, base: *mut u8, len: usize) -> String {
     let mut region = Region {
         slot: number,
@@ -71,7 +71,7 @@ pub fn slot(vm: &VmFd, number: u32, flags: u32, guest: u64, base: *mut u8, len: 
     pass(vm, 0x4020_ae46, &mut region)
 }
 
-/// A machine whose guest's memory begins with `code`.
+/// Creates a VM whose guest memory begins with `code`.
 pub fn machine(kvm: &Kvm, code: &[u32]) -> (VmFd, *mut u8) {
     let (vm, base) = (kvm.create_vm().expect("a VM"), memory(LEN));
     write(base, code);
@@ -79,16 +79,16 @@ pub fn machine(kvm: &Kvm, code: &[u32]) -> (VmFd, *mut u8) {
     (vm, base)
 }
 
-/// Puts code at the start of a guest's memory.
+/// Copies code to the start of a guest's memory.
 pub fn write(base: *mut u8, code: &[u32]) {
-    // SAFETY: shorter than what was mapped.
+    // SAFETY: the code is shorter than the mapping.
     unsafe {
         base.cast::<u32>()
             .copy_from_nonoverlapping(code.as_ptr(), code.len())
     };
 }
 
-/// Resets a virtual CPU: it starts at the start of its memory.
+/// Resets a vCPU, to start at the start of the guest's memory.
 pub fn reset(vm: &VmFd, vcpu: &VcpuFd) {
     let mut init = Init::default();
     vm.get_preferred_target(&mut init).expect("a target");
@@ -97,7 +97,7 @@ pub fn reset(vm: &VmFd, vcpu: &VcpuFd) {
     set(vcpu, PC, MEMORY).expect("pc");
 }
 
-/// A controller of which nothing is said yet.
+/// Creates an interrupt controller without setting it up.
 pub fn unset_controller(vm: &VmFd) -> DeviceFd {
     let mut device = kvm_bindings::kvm_create_device {
         type_: 7,
@@ -107,7 +107,7 @@ pub fn unset_controller(vm: &VmFd) -> DeviceFd {
     vm.create_device(&mut device).expect("a controller")
 }
 
-/// A controller for so many virtual CPUs, complete.
+/// Creates an interrupt controller for `vcpus`, fully set up.
 pub fn controller(vm: &VmFd, vcpus: u64) -> DeviceFd {
     let controller = unset_controller(vm);
     for (group, attr, value) in [
@@ -127,7 +127,7 @@ pub fn controller(vm: &VmFd, vcpus: u64) -> DeviceFd {
     controller
 }
 
-/// One register of 64 bits.
+/// Reads a 64-bit register.
 pub fn get(vcpu: &VcpuFd, register: u64) -> Result<u64, i32> {
     let mut bytes = [0; 8];
     vcpu.get_one_reg(register, &mut bytes)
@@ -135,30 +135,30 @@ pub fn get(vcpu: &VcpuFd, register: u64) -> Result<u64, i32> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// Sets one.
+/// Sets a 64-bit register.
 pub fn set(vcpu: &VcpuFd, register: u64, value: u64) -> Result<usize, i32> {
     vcpu.set_one_reg(register, &value.to_le_bytes())
         .map_err(|error| error.errno())
 }
 
-/// A system register's name.
+/// The register id of a system register.
 pub const fn system(op0: u64, op1: u64, n: u64, m: u64, op2: u64) -> u64 {
     0x6030_0000_0013_0000 | op0 << 14 | op1 << 11 | n << 7 | m << 3 | op2
 }
 
-/// A new eventfd that does not wait.
+/// Creates a non-blocking eventfd.
 pub fn eventfd() -> OwnedFd {
-    // SAFETY: makes a descriptor.
+    // SAFETY: creates a descriptor.
     let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK) };
     assert!(fd >= 0);
-    // SAFETY: it was just made.
+    // SAFETY: the descriptor was just created.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// The count of an eventfd.
+/// Reads the count of an eventfd.
 pub fn count(fd: &OwnedFd) -> u64 {
     let mut value = 0u64;
-    // SAFETY: eight bytes are there.
+    // SAFETY: the buffer has eight bytes.
     let read = unsafe { libc::read(fd.as_raw_fd(), (&raw mut value).cast(), 8) };
     if read == 8 { value } else { 0 }
 }
@@ -166,17 +166,17 @@ pub fn count(fd: &OwnedFd) -> u64 {
 /// Adds one to an eventfd.
 pub fn signal(fd: &OwnedFd) {
     let value = 1u64;
-    // SAFETY: eight bytes are there.
+    // SAFETY: the buffer has eight bytes.
     let written = unsafe { libc::write(fd.as_raw_fd(), (&raw const value).cast(), 8) };
     assert_eq!(written, 8);
 }
 
-/// Keeps this thread and those that it starts on one CPU.
+/// Pins this thread, and those that it starts, to one CPU.
 pub fn stay() {
     stay_on(0);
 }
 
-/// The same on CPU `cpu`.
+/// Pins this thread, and those that it starts, to CPU `cpu`.
 pub fn stay_on(cpu: usize) {
     // SAFETY: all zeroes is an empty set, and the set is valid for the call.
     let done = unsafe {
@@ -187,9 +187,9 @@ pub fn stay_on(cpu: usize) {
     assert_eq!(done, 0);
 }
 
-/// The processor time that the calling thread has used.
+/// The CPU time that the calling thread has used.
 pub fn processor_time() -> Duration {
-    // SAFETY: all zeroes is a time, which is valid for the call.
+    // SAFETY: all zeroes is a valid time, and it outlives the call.
     unsafe {
         let mut time: libc::timespec = std::mem::zeroed();
         libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time);
@@ -197,11 +197,11 @@ pub fn processor_time() -> Duration {
     }
 }
 
-/// Has a signal that does nothing come each time that so much time has passed, so that one comes
-/// in the call that it is to end. Zero ends it.
+/// Sends a signal without effect each time that `after` has passed, so that one interrupts the call
+/// under test. Zero stops that.
 pub fn strike(after: Duration) {
     extern "C" fn nothing(_signal: libc::c_int) {}
-    // SAFETY: the handler touches nothing, and both structures are valid for the calls.
+    // SAFETY: the handler does nothing, and both structures are valid for the calls.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = nothing as *const () as usize;
@@ -213,14 +213,14 @@ pub fn strike(after: Duration) {
     }
 }
 
-/// A number from a device's bytes.
+/// The number in bytes written to a device.
 pub fn number(data: &[u8]) -> u64 {
     data.iter()
         .rev()
         .fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
-/// The words between two labels of a block of assembly.
+/// The words between two labels of an assembly block.
 #[macro_export]
 macro_rules! code {
     ($start:ident, $end:ident) => {{

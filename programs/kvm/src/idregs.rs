@@ -1,4 +1,4 @@
-//! A guest's ID registers on the CPU model that this runs on.
+//! A guest's ID registers on the present CPU model.
 
 use kvm_bindings::{KVM_ARM_VCPU_PTRAUTH_ADDRESS, KVM_ARM_VCPU_PTRAUTH_GENERIC, KVM_ARM_VCPU_SVE};
 use kvm_ioctls::Kvm;
@@ -10,7 +10,7 @@ const FINALIZE: u64 = 0x4004_aec2;
 const HAS_SVE: u64 = 170;
 const HAS_AUTHENTICATION: u64 = 171;
 
-/// Tells all that are not zero: without features, and with those that there are.
+/// Prints all registers that are not zero: without optional features, and with all available ones.
 pub fn tell(kvm: &Kvm) {
     registers(kvm, "plain", 0);
     let mut features = 0;

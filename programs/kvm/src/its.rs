@@ -1,5 +1,5 @@
-//! An ITS as a VMM sets it up, and the effects of messages: the VMM writes tables and commands in
-//! the guest's stead, and no guest runs.
+//! An ITS as a VMM sets it up, and the effects of MSIs: the VMM writes tables and commands in place
+//! of the guest, and no guest runs.
 
 use kvm_bindings::{
     KVM_ARM_VCPU_PSCI_0_2, kvm_device_attr, kvm_userspace_memory_region as Region,
@@ -11,7 +11,7 @@ use crate::call;
 
 const SIGNAL_MSI: u64 = 0x4020_aea5;
 const CREATE_DEVICE: u64 = 0xc00c_aee0;
-/// Groups, and what they hold.
+/// Attribute groups, and their attributes.
 const ADDRESS: u32 = 0;
 const CONTROL: u32 = 4;
 const REDISTRIBUTOR: u32 = 5;
@@ -20,7 +20,7 @@ const SAVE: u64 = 1;
 const RESTORE: u64 = 2;
 const PENDING: u64 = 3;
 const RESET: u64 = 4;
-/// Where the frame is, and the guest's memory with its tables.
+/// The addresses of the ITS, and of the guest's memory with its tables.
 const FRAME: u64 = 0x0808_0000;
 const DOORBELL: u64 = FRAME + 0x1_0040;
 const MEMORY: u64 = 0x4000_0000;
@@ -61,7 +61,7 @@ fn get(device: &DeviceFd, group: u32, attr: u64) -> Result<String, i32> {
         addr: &raw mut value as u64,
         flags: 0,
     };
-    // SAFETY: no attribute that is asked for is longer than the value.
+    // SAFETY: no requested attribute is longer than the value.
     let result = unsafe { device.get_device_attr(&mut attribute) };
     result
         .map(|()| format!("{value:#x}"))
@@ -87,7 +87,7 @@ fn device(vm: &VmFd, type_: u32) -> DeviceFd {
     vm.create_device(&mut device).expect("a device")
 }
 
-/// Tells all of it.
+/// Runs this part and prints its results.
 pub fn tell(kvm: &Kvm) {
     let vm = kvm.create_vm().expect("a VM");
     println!(
@@ -105,7 +105,7 @@ pub fn tell(kvm: &Kvm) {
         vm.get_preferred_target(&mut init).expect("a target");
         init.features[0] = 1 << KVM_ARM_VCPU_PSCI_0_2;
         vcpu.vcpu_init(&init).expect("init");
-        // They stay until the process ends.
+        // The vCPUs stay until the process ends.
         std::mem::forget(vcpu);
     }
     let controller = device(&vm, 7);
@@ -139,7 +139,7 @@ pub fn tell(kvm: &Kvm) {
         memory_size: LEN as u64,
         userspace_addr: memory as u64,
     };
-    // SAFETY: the memory is there as long as the process.
+    // SAFETY: the memory stays mapped until the process ends.
     unsafe { vm.set_user_memory_region(region) }.expect("memory");
     let mut bench = Bench {
         vm,
@@ -154,7 +154,7 @@ pub fn tell(kvm: &Kvm) {
     bench.tables();
 }
 
-/// The interrupt that results from a message.
+/// The interrupt that an MSI causes.
 fn signal(vm: &VmFd, doorbell: u64, flags: u32, device: u32, event: u32) -> String {
     let message = [
         doorbell as u32,
@@ -212,7 +212,7 @@ impl Bench {
         );
     }
 
-    /// Sets a register, and tells what it reads as.
+    /// Sets a register, and prints its new value.
     fn register(&self, at: u64, value: u64) {
         let set = set(&self.its, REGISTERS, at, value);
         println!(
@@ -246,7 +246,7 @@ impl Bench {
     }
 
     fn put(&self, at: u64, bytes: &[u8]) {
-        // SAFETY: all offsets that are written are in the mapping.
+        // SAFETY: all offsets written are in the mapping.
         unsafe {
             self.memory
                 .add(at as usize)
@@ -255,7 +255,7 @@ impl Bench {
     }
 
     fn word(&self, at: u64) -> u64 {
-        // SAFETY: the same, and aligned.
+        // SAFETY: as above, and aligned.
         unsafe { self.memory.add(at as usize).cast::<u64>().read_volatile() }
     }
 
@@ -343,7 +343,7 @@ impl Bench {
         );
     }
 
-    /// Saves which LPIs are pending, and tells which the tables say.
+    /// Saves the pending state of LPIs, and prints which are pending by the tables.
     fn pending(&self, what: &str) {
         println!(
             "pending, {what}: {:?}",
@@ -390,7 +390,7 @@ impl Bench {
         self.run("no collection", [9, 0, 5, 0]);
         self.send(70, 0);
         self.register(0, 0);
-        // A table that makes no sense.
+        // An invalid table.
         self.put(COLLECTIONS, &(VALID | 9 << 16).to_le_bytes());
         println!(
             "restore nonsense: {:?}",

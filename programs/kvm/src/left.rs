@@ -1,4 +1,4 @@
-//! Machines and their parts that are created and destroyed many times leave nothing behind, even if
+//! VMs and their parts that are created and destroyed many times leave nothing behind, even if
 //! their VMM is killed.
 
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -12,16 +12,16 @@ use crate::host::{self, DEVICE, LEN, MEMORY, PAGE, eventfd, pass};
 
 const IRQFD: u64 = 0x4020_ae76;
 const IOEVENTFD: u64 = 0x4040_ae79;
-/// The flags that end an assignment.
+/// The flags that deassign.
 const IRQFD_END: u32 = 1;
 const IOEVENTFD_END: u32 = 4;
 
-/// KiB that may be missing afterwards: less than a page for each of the fewest.
+/// The tolerated loss in KiB: less than a page for each of the least frequent objects.
 const MARGIN: i64 = 6 << 10;
-/// How long what goes later is waited for.
+/// How long to wait for memory that is freed later, in tenths of a second.
 const PATIENCE: u32 = 100;
 
-/// Does all of it `count` times, a machine less often.
+/// Runs each test `count` times, those with a process or a held page less often.
 pub fn tell(kvm: &Kvm, count: u64) {
     told("machines", count, |_| machine(kvm));
     beside_forks(|| told("machines held by a page", count / 10, |_| held_by_page(kvm)));
@@ -46,7 +46,7 @@ fn free() -> i64 {
 }
 
 fn told(what: &str, count: u64, mut make: impl FnMut(u64)) {
-    // Afterwards the objects that are kept for reuse exist.
+    // A first run creates the objects that are kept for reuse.
     (0..count / 10).for_each(&mut make);
     let before = free();
     (0..count).for_each(&mut make);
@@ -64,17 +64,17 @@ fn told(what: &str, count: u64, mut make: impl FnMut(u64)) {
     }
 }
 
-/// A machine with a virtual CPU, memory and a controller.
+/// A VM with a vCPU, memory and a controller.
 fn machine(kvm: &Kvm) {
     let (vm, base) = host::machine(kvm, &[0x1400_0000]);
     let _vcpu = vm.create_vcpu(0).expect("a vCPU");
     let _controller = host::controller(&vm, 1);
     assert_eq!(irqfd(&vm, &eventfd(), 8, 0), "0");
-    // SAFETY: mapped there, and the guest does not run.
+    // SAFETY: the guest's memory; the guest does not run.
     unsafe { libc::munmap(base.cast(), LEN) };
 }
 
-/// Does it while another thread forks, whose children have the same descriptors and mappings.
+/// Runs `work` while another thread forks; the children share its descriptors and mappings.
 fn beside_forks(work: impl FnOnce()) {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -89,9 +89,9 @@ fn beside_forks(work: impl FnOnce()) {
     });
 }
 
-/// Does it in a process of its own. It must use nothing that another thread may hold.
+/// Runs `work` in a child process. It must not use anything that another thread may hold.
 fn in_child(work: impl FnOnce()) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
@@ -100,13 +100,13 @@ fn in_child(work: impl FnOnce()) {
         unsafe { libc::_exit(0) };
     }
     let mut status = 1;
-    // SAFETY: `status` lives as long.
+    // SAFETY: `status` outlives the call.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(status, 0);
 }
 
-/// The memory of a machine that is gone but for the page that its virtual CPU shares with the
-/// VMM, and that page.
+/// The memory of a closed VM that is still held by the page that its vCPU shares with the VMM, and
+/// that page.
 fn page_of_machine(kvm: &Kvm) -> (*mut u8, *mut libc::c_void) {
     // Writes to the device.
     let (vm, base) = host::machine(kvm, &[0xd2a1_6014, 0xb900_0280]);
@@ -124,17 +124,17 @@ fn page_of_machine(kvm: &Kvm) -> (*mut u8, *mut libc::c_void) {
     (base, page)
 }
 
-/// A VMM that lets go of the page last.
+/// A VMM that unmaps the page last.
 fn held_by_page(kvm: &Kvm) {
     let (base, page) = page_of_machine(kvm);
-    // SAFETY: mapped there, and nothing points into them.
+    // SAFETY: the mappings made above, and nothing points into them.
     unsafe {
         libc::munmap(base.cast(), LEN);
         libc::munmap(page, PAGE);
     }
 }
 
-/// One that ends with it.
+/// A VMM that exits with the page mapped.
 fn ends_with_page(kvm: &Kvm) {
     in_child(|| _ = page_of_machine(kvm));
 }
@@ -150,7 +150,7 @@ fn irqfd(vm: &VmFd, fd: &OwnedFd, gsi: u32, flags: u32) -> String {
     pass(vm, IRQFD, words)
 }
 
-/// An interrupt that ends by request, or with its eventfd.
+/// An irqfd that ends by request, or when its eventfd is closed.
 fn interrupt(vm: &VmFd, at: u64) {
     let (fd, gsi) = (eventfd(), (at % 64) as u32);
     assert_eq!(irqfd(vm, &fd, gsi, 0), "0");
@@ -177,7 +177,7 @@ fn write(vm: &VmFd, at: u64) {
 /// A VMM that is killed while its guest runs.
 fn killed(kvm: &Kvm) {
     let ready = eventfd();
-    // SAFETY: the child has one thread, and uses nothing that another held.
+    // SAFETY: the child has one thread, and uses nothing that another thread holds.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
@@ -194,7 +194,7 @@ fn killed(kvm: &Kvm) {
     while host::count(&ready) == 0 {
         thread::sleep(Duration::from_millis(1));
     }
-    // SAFETY: the child is there until it is waited for.
+    // SAFETY: the child exists until it is waited for.
     unsafe {
         libc::kill(child, libc::SIGKILL);
         libc::waitpid(child, std::ptr::null_mut(), 0);

@@ -1,8 +1,8 @@
-//! KVM at its edges, as a VMM sees it: errors, registers and exits. It prints the same on every
-//! kernel that has KVM.
+//! Edge cases of KVM as a VMM sees them: errors, registers and exits. The output is the same on
+//! every kernel with KVM.
 
-/// A guest's instructions that switch its interface to the interrupt controller on, for all
-/// priorities above the lowest, and group 1.
+/// Guest instructions that enable the CPU interface of the interrupt controller, for group 1 and
+/// all priorities above the lowest.
 macro_rules! interface_on {
     () => {
         concat!(
@@ -60,7 +60,7 @@ const MEMORY: usize = 2 << 20;
 const CORE: u64 = 0x6030_0000_0010_0000;
 const PSTATE: u64 = CORE | 66;
 const MPIDR: u64 = 0x6030_0000_0013_c005;
-/// ID_AA64MMFR0_EL1, the virtual timer's compare value, and the version of PSCI.
+/// ID_AA64MMFR0_EL1, the virtual timer's compare value, and the PSCI version.
 const IDENTITY: u64 = 0x6030_0000_0013_c038;
 const DEADLINE: u64 = 0x6030_0000_0013_df02;
 const PSCI: u64 = 0x6030_0000_0014_0000;
@@ -96,13 +96,13 @@ fn main() {
     }
 }
 
-/// How often, where that is asked for.
+/// The number of repetitions, from the command line.
 fn number_of_times() -> u64 {
     let number = std::env::args().nth(2);
     number.map_or(2000, |number| number.parse().expect("a number"))
 }
 
-/// Requests in general.
+/// Tests requests in general.
 fn all(kvm: &Kvm) {
     println!("version {}", kvm.get_api_version());
     for capability in [3, 10, 14, 70, 81, 87, 102, 136, 9999] {
@@ -137,7 +137,7 @@ fn memory(vm: &VmFd) {
         userspace_addr: base as u64,
     };
     let set = |what: &str, region: Region| {
-        // SAFETY: the memory lives as long as the process, or the region is wrong.
+        // SAFETY: the memory lives as long as the process, or the region is invalid.
         let result = unsafe { vm.set_user_memory_region(region) };
         println!(
             "region {what}: {}",
@@ -319,7 +319,7 @@ fn cpus(vm: &VmFd) {
     });
 }
 
-/// Runs it and tells its exits, until the machine is off.
+/// Runs the vCPU and reports its exits, until the VM is off.
 fn run(vcpu: &mut VcpuFd, off: &AtomicBool, mut tell: impl FnMut(String)) {
     while !off.load(Ordering::Relaxed) {
         match vcpu.run() {

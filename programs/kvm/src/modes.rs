@@ -1,4 +1,4 @@
-//! Instructions that a kernel emulates in 32-bit programs of a guest, and the state in which the
+//! Instructions that a kernel emulates in a guest's 32-bit programs, and the PSTATE with which the
 //! guest takes an exception that a kernel injects.
 
 use std::arch::global_asm;
@@ -9,21 +9,21 @@ use crate::code;
 use crate::host::{self, DEVICE, MEMORY, PC, X0, get, machine, set, system};
 
 const PSTATE: u64 = PC + 2;
-/// PSTATE of a 32-bit program: none of A32, but T32; and the flag Z.
+/// PSTATE of a 32-bit program: A32; the bit for T32; and the flag Z.
 const USER32: u64 = 0x10;
 const THUMB: u64 = 1 << 5;
 const ZERO: u64 = 1 << 30;
 /// VBAR_EL1.
 const VECTORS: u64 = system(3, 0, 12, 0, 0);
-/// Where the 32-bit program begins.
+/// The address of the 32-bit program.
 const PROGRAM: u64 = MEMORY + 0x200;
 
-/// Tells all of it.
+/// Runs this part and prints its results.
 pub fn tell(kvm: &Kvm) {
     let (vm, _) = machine(kvm, code!(modes_start, modes_end));
     let mut vcpu = vm.create_vcpu(0).expect("a vCPU");
     host::reset(&vm, &vcpu);
-    // A 32-bit program has fifteen registers of 32 bits.
+    // A 32-bit program has fifteen 32-bit registers.
     set(&vcpu, X0 | 28, 0x1_0000_0002).expect("x14");
     set(&vcpu, X0 | 30, 0x1_0000_0003).expect("x15");
     for mode in [0x11, 0x12, 0x13, 0x17, 0x1a, 0x1b, 0x1f, 2, USER32] {
@@ -44,7 +44,7 @@ pub fn tell(kvm: &Kvm) {
     (0..20).for_each(|_| told(&mut vcpu));
 }
 
-/// The next access of the guest.
+/// Prints the next access of the guest.
 fn told(vcpu: &mut VcpuFd) {
     match vcpu.run() {
         Ok(VcpuExit::MmioWrite(DEVICE, data)) => println!("  {:x}", host::number(data)),
@@ -61,7 +61,7 @@ global_asm!(
     ".balign 2048",
     ".global modes_start, modes_end",
     "modes_start:",
-    // After a reset during an access to a device, Linux skips the first instruction.
+    // Linux skips the first instruction after a reset that interrupts an access to a device.
     "   nop",
     "   ldr x20, =0x0b000000",
     "   adr x0, 9f",
@@ -85,7 +85,7 @@ global_asm!(
     "   mov x1, #0x90000000",
     "   msr nzcv, x1",
     "   msr daif, xzr",
-    // Performance counters, which the guest does not have.
+    // Performance monitors, which the guest does not have.
     "   mrs x0, pmcr_el0",
     "   add x9, x9, #1",
     "   cmp x9, #16",
@@ -93,7 +93,7 @@ global_asm!(
     "2: str xzr, [x20]",
     "   b 2b",
     ".ltorg",
-    // T32. Reads and writes; the same where ITTEE EQ says so; 32 bits long; a system call.
+    // T32: reads and writes; the same under ITTEE EQ; 32-bit encodings; a system call.
     ".balign 0x200",
     ".hword 0x6801, 0x6001",
     ".hword 0xbf07, 0x6801, 0x6001, 0x6002, 0x6002, 0x6002",

@@ -1,4 +1,4 @@
-//! Virtual CPUs whose MPIDR_EL1 the VMM sets, and which of them then receives an SGI.
+//! vCPUs whose MPIDR_EL1 the VMM sets, and the SGIs that each of them receives.
 
 use kvm_ioctls::{DeviceFd, Kvm, VcpuExit, VcpuFd};
 
@@ -6,7 +6,7 @@ use crate::MPIDR;
 use crate::host::{self, get, set};
 use crate::sgis::{GROUP, GUEST, PENDING, X0, set_word, word};
 
-/// ICC_SGI1R_EL1 for the CPUs of `list` beside `packed` (Aff3 to Aff0), interrupt 5.
+/// ICC_SGI1R_EL1 for SGI 5 to the CPUs of `list` in the group of `packed` (Aff3 to Aff0).
 fn sgi(packed: u64, list: u64) -> u64 {
     let [aff3, aff2, aff1] = [24, 16, 8].map(|shift| packed >> shift & 0xff);
     aff3 << 48 | aff2 << 32 | 5 << 24 | aff1 << 16 | list
@@ -17,13 +17,13 @@ fn mpidr(packed: u64) -> u64 {
     packed >> 24 << 32 | packed & 0xff_ffff | 1 << 31
 }
 
-/// Affinities that look random, of all four levels; Aff0 is what a target list can name.
+/// Pseudo-random affinities of all four levels; Aff0 is within reach of a target list.
 fn anywhere(count: u64) -> Vec<u64> {
     let scatter = |id: u64| (id + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & 0xffff_ff0f;
     (0..count).map(scatter).collect()
 }
 
-/// Sets the affinities of a machine, and sends to each, to its neighbours, and to its whole group.
+/// Sets the affinities of a VM, and sends SGIs to each, to its neighbours, and to its whole group.
 fn shape(kvm: &Kvm, what: &str, affinities: &[u64]) {
     let (vm, _memory) = host::machine(kvm, &GUEST);
     let mut vcpus: Vec<_> = (0..affinities.len() as u64)
@@ -53,7 +53,7 @@ fn shape(kvm: &Kvm, what: &str, affinities: &[u64]) {
     }
     send("nobody", sgi(affinities[0], 0));
 
-    // The first moves, while the machine has run.
+    // The first changes its affinity after the VM has run.
     let (old, new) = (affinities[0], affinities[0] ^ 0x2000_0000);
     let moved = set(&vcpus[0], MPIDR, mpidr(new));
     println!("{what}, set anew: {moved:?}, {:x?}", get(&vcpus[0], MPIDR));
@@ -68,7 +68,7 @@ fn shape(kvm: &Kvm, what: &str, affinities: &[u64]) {
         let had = receivers(&mut vcpus[0], &controller, &others, value);
         println!("{what}, {cpu:x} then: {had}");
     }
-    // Linux 6.12 keeps the table of the first run, which does not have the new name.
+    // Linux 6.12 keeps the table of the first run, which does not have the new affinity.
     if std::fs::read_to_string("/proc/version").is_ok_and(|version| version.contains("stile")) {
         let had = receivers(&mut vcpus[0], &controller, &all, sgi(new, 1 << (new & 15)));
         assert_eq!(had, format!("{new:x}"));
@@ -77,8 +77,8 @@ fn shape(kvm: &Kvm, what: &str, affinities: &[u64]) {
     println!("{what}, reset: {:x?}", get(&vcpus[1], MPIDR));
 }
 
-/// Which of the CPUs with these affinities has the SGI that `sender` sends by `value`; nobody keeps
-/// it.
+/// The CPUs with these affinities that receive the SGI that `sender` sends by `value`; it is then
+/// cleared.
 fn receivers(sender: &mut VcpuFd, controller: &DeviceFd, of: &[u64], value: u64) -> String {
     set(sender, X0, value).expect("x0");
     assert!(matches!(sender.run(), Ok(VcpuExit::MmioWrite(..))));
@@ -91,7 +91,7 @@ fn receivers(sender: &mut VcpuFd, controller: &DeviceFd, of: &[u64], value: u64)
     had.join(" ")
 }
 
-/// Tells it.
+/// Runs this part and prints its results.
 pub fn tell(kvm: &Kvm) {
     let numbered: Vec<u64> = (0..18).map(|id| id >> 4 << 8 | id & 15).collect();
     shape(kvm, "numbered", &numbered);

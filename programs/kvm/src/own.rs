@@ -1,4 +1,4 @@
-//! A VMM, and another thread of its process, that use SVE themselves while their guest does.
+//! A VMM, and another thread of its process, that use SVE while their guest does.
 
 use std::arch::{asm, global_asm};
 use std::os::fd::AsRawFd;
@@ -12,17 +12,17 @@ use crate::host::{self, PC, set};
 
 const IOCTL: usize = 29;
 const RUN: usize = 0xae80;
-/// How often the other thread looks, and how long it computes before.
+/// The number of the other thread's checks, and the length of its work before each.
 const ROUNDS: usize = 200;
 const WORK: usize = 200_000;
 
-/// The guest's code, as the beginning of its memory.
+/// The guest's code, which begins its memory.
 pub fn guest() -> &'static [u32] {
     code!(own_start, own_end)
 }
 
-/// Tells what becomes of both, on one CPU, while the guest of this virtual CPU, which has SVE,
-/// changes all its vectors.
+/// Checks both threads' vectors, on one CPU, while the guest of this vCPU, which has SVE, changes
+/// all vectors.
 pub fn tell(vcpu: &VcpuFd) {
     set(vcpu, PC, host::MEMORY).expect("pc");
     host::stay();
@@ -53,16 +53,16 @@ pub fn tell(vcpu: &VcpuFd) {
     );
 }
 
-/// Bytes of a vector.
+/// The length of a vector in bytes.
 fn len() -> usize {
     let len;
-    // SAFETY: reads a length.
+    // SAFETY: reads the vector length.
     unsafe { asm!(".arch_extension sve", "rdvl {}, #1", ".arch_extension nosve", out(reg) len) };
     len
 }
 
-/// KVM_RUN, with the number of each vector and one more in all its bytes: its result, and what a
-/// system call keeps of vectors.
+/// Calls KVM_RUN with vector n filled with bytes n + 1; returns its result, and the part of the
+/// vectors that a system call preserves.
 fn run(vcpu: &VcpuFd) -> (i64, [[u8; 16]; 32]) {
     let mut vectors = [[0; 16]; 32];
     let result;
@@ -90,11 +90,11 @@ fn run(vcpu: &VcpuFd) -> (i64, [[u8; 16]; 32]) {
     (result, vectors)
 }
 
-/// Fills vectors, computes for so long without a system call, and says whether they are what they
-/// were.
+/// Fills vectors, computes for `work` rounds without a system call, and returns whether the vectors
+/// are unchanged.
 fn compute(work: usize) -> bool {
     let different: usize;
-    // SAFETY: changes registers alone.
+    // SAFETY: changes only registers.
     unsafe {
         asm!(
             "bl own_fill",
@@ -119,7 +119,7 @@ global_asm!(
     ".macro fills number",
     "   mov z\\number\\().b, #(\\number + 1)",
     ".endm",
-    // In x0 whether any is another; p0 is all true.
+    // Sets x0 if a vector differs; p0 is all true.
     ".macro compares number",
     "   cmpne p1.b, p0/z, z\\number\\().b, #((\\number + 1) & 15)",
     "   cset x10, ne",

@@ -1,4 +1,4 @@
-//! A guest's memory while the VMM changes its own, the dirty log, and read-only memory.
+//! A guest's memory while the VMM changes its mappings, the dirty log, and read-only memory.
 
 use std::arch::global_asm;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -12,22 +12,22 @@ use crate::host::{self, LEN, MEMORY, PAGE, call, machine, pass, peek, poke, slot
 const GET_LOG: u64 = 0x4010_ae42;
 const CLEAR_LOG: u64 = 0xc018_aec0;
 const ENABLE: u64 = 0x4068_aea3;
-/// The offset in its memory of the data that the guest reads and writes.
+/// The offset in memory of the data that the guest reads and writes.
 const DATA: usize = 0x8000;
-/// Slots besides its code's.
+/// Addresses of slots other than the code's.
 const LOGGED: u64 = 0x5000_0000;
 const READ_ONLY: u64 = 0x6000_0000;
 const HUGE: u64 = 0x7000_0000;
-/// Bytes of a huge page.
+/// The size of a huge page.
 const HUGE_PAGE: usize = 2 << 20;
-/// Its commands, in x0: read or write the word at x1; the answer or the value is in x2.
+/// Guest commands, in x0: read or write the word at x1; the result or the value is in x2.
 const READ: u64 = 0;
 const WRITE: u64 = 1;
-/// Another: count in the word at x1, and see whether it is what was written last, until the next
-/// word says to stop.
+/// A further command: count in the word at x1, checking that it keeps the last value written, until
+/// the next word is set.
 const COUNT: u64 = 2;
 
-/// Tells all of it.
+/// Runs this part and prints its results.
 pub fn tell(kvm: &Kvm) {
     for capability in [16, 81, 168] {
         println!(
@@ -46,7 +46,7 @@ pub fn tell(kvm: &Kvm) {
     read_only(&vm, &mut vcpu);
 }
 
-/// Has the guest do one command: it answers by a write to its device.
+/// Makes the guest execute a command: it replies by a write to its device.
 fn command(vcpu: &mut VcpuFd, what: u64, address: u64, value: u64) -> String {
     let pair = [(0, what), (1, address), (2, value)];
     for (register, value) in pair {
@@ -59,7 +59,7 @@ fn command(vcpu: &mut VcpuFd, what: u64, address: u64, value: u64) -> String {
         Ok(VcpuExit::MmioWrite(address, _)) if address == host::DEVICE => "done".into(),
         Ok(VcpuExit::MmioWrite(address, data)) => {
             let (data, address) = (host::number(data), address);
-            // The write itself is a device's; what follows is the answer.
+            // The data went to a device; the reply follows.
             match vcpu.run() {
                 Ok(VcpuExit::MmioWrite(..)) => format!("at a device: {address:#x} {data:#x}"),
                 other => format!("{other:?}"),
@@ -81,7 +81,7 @@ fn follows(vcpu: &mut VcpuFd, base: *mut u8) {
     );
     let map = |rights: i32| {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-        // SAFETY: a page of the guest's memory, which nothing here points into.
+        // SAFETY: a page of the guest's memory, to which no reference exists.
         unsafe { libc::mmap(data.cast(), PAGE, rights, flags, -1, 0) };
     };
     map(3);
@@ -92,7 +92,7 @@ fn follows(vcpu: &mut VcpuFd, base: *mut u8) {
     unsafe { libc::madvise(data.cast(), PAGE, libc::MADV_DONTNEED) };
     println!("let go: {}", command(vcpu, READ, address, 0));
     poke(base, DATA, 0x14);
-    // SAFETY: the child does nothing but wait for its end.
+    // SAFETY: the child only waits to be killed.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: waits for a signal.
@@ -131,13 +131,13 @@ fn follows(vcpu: &mut VcpuFd, base: *mut u8) {
     println!("back: {}", command(vcpu, READ, address, 0));
 }
 
-/// What a guest writes is the VMM's, although that forks meanwhile, and another thread's writes
+/// The VMM sees what a guest writes, even if the VMM forks meanwhile and writes by another thread
 /// copy the page.
 fn beside_forks(vcpu: &mut VcpuFd, base: *mut u8) {
     const ROUNDS: usize = 40;
     const AREAS: usize = 1000;
     let (stop, other) = (DATA + 8, DATA + 16);
-    // They lie below the guest's memory, and are gone through before it.
+    // These areas lie below the guest's memory, and fork copies them first.
     let areas = host::memory(2 * AREAS * PAGE);
     for number in 0..AREAS {
         let page = areas.wrapping_add(2 * number * PAGE);
@@ -174,7 +174,7 @@ fn beside_forks(vcpu: &mut VcpuFd, base: *mut u8) {
     unsafe { libc::munmap(areas.cast(), 2 * AREAS * PAGE) };
 }
 
-/// The log's words.
+/// The words of the dirty log.
 fn get(vm: &VmFd, number: u32) -> String {
     let mut bitmap = [0u64; 2];
     let result = pass(
@@ -215,7 +215,7 @@ fn log(vm: &VmFd, vcpu: &mut VcpuFd) {
     println!("removed: {}", slot(vm, 1, 0, LOGGED, base, 0));
 }
 
-/// A slot of two pages that kernels may make huge: what becomes of them by parts.
+/// A slot of two pages that kernels may make huge, and changes of parts of it.
 fn huge(vm: &VmFd, vcpu: &mut VcpuFd) {
     let memory = host::memory(3 * HUGE_PAGE);
     let base = memory.wrapping_add(memory.align_offset(HUGE_PAGE));
@@ -235,7 +235,7 @@ fn huge(vm: &VmFd, vcpu: &mut VcpuFd) {
     }
     tell(vcpu, "written");
     poke(base, 300 * PAGE, 0x99);
-    // SAFETY: pages of the mapping, which nothing here points into.
+    // SAFETY: pages of the mapping, to which no reference exists.
     unsafe { libc::madvise(here(5).cast(), PAGE, libc::MADV_DONTNEED) };
     tell(vcpu, "a page let go");
     // SAFETY: as above.
@@ -256,7 +256,7 @@ fn huge(vm: &VmFd, vcpu: &mut VcpuFd) {
     println!("pages: {:?}", set.collect::<Vec<_>>());
     println!("without: {}", slot(vm, 2, 0, HUGE, base, len));
     tell(vcpu, "after the log");
-    // Pages become huge ones, and these pages.
+    // Maps new memory: small pages become huge ones, or a huge page becomes small ones.
     let anew = |len: usize| {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
         // SAFETY: as above.
@@ -364,7 +364,7 @@ global_asm!(
     "   cbz x3, 4b",
     "   str x2, [x20]",
     "   b 1b",
-    // A write was lost: that is told as one at a device.
+    // A write was lost: this is reported as a write to a device.
     "5: str xzr, [x20, #8]",
     "   str x2, [x20]",
     "   b 1b",

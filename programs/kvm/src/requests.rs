@@ -1,5 +1,5 @@
-//! The effects of requests, and a guest's attempts: the reason of a run that failed, the thread's
-//! registers, locks that a killed process waits for, an exception from a 32-bit program.
+//! Effects of requests and of a guest's accesses: the exit reason of a run that failed, the
+//! thread's registers, locks that a killed process waits for, an exception from a 32-bit program.
 
 use std::arch::{asm, global_asm};
 use std::os::fd::AsRawFd;
@@ -24,7 +24,7 @@ const GET_MP_STATE: u64 = 0x8004_ae98;
 const FEATURES: u64 = system(3, 0, 0, 4, 0);
 const LOCK: u64 = system(2, 0, 1, 1, 4);
 
-/// Tells all of it.
+/// Runs this part and prints its results.
 pub fn tell(kvm: &Kvm) {
     regions(kvm);
     redistributors(kvm);
@@ -35,7 +35,7 @@ pub fn tell(kvm: &Kvm) {
     killed(kvm);
 }
 
-/// Slots by the request that has room for more.
+/// Slots by KVM_SET_USER_MEMORY_REGION2.
 fn regions(kvm: &Kvm) {
     println!("extension 231: {}", kvm.check_extension_raw(231));
     let (vm, base) = (kvm.create_vm().expect("a VM"), memory(LEN));
@@ -50,7 +50,7 @@ fn regions(kvm: &Kvm) {
     println!("from nowhere: {}", call(&vm, REGION_2, 0));
 }
 
-/// Redistributors that end behind the last address.
+/// Redistributors that end beyond the last address.
 fn redistributors(kvm: &Kvm) {
     let vm = kvm.create_vm().expect("a VM");
     let _vcpu = vm.create_vcpu(0).expect("a vCPU");
@@ -73,7 +73,7 @@ fn redistributors(kvm: &Kvm) {
     }
 }
 
-/// A machine counts as virtual CPUs do.
+/// A VM has statistics, as vCPUs have.
 fn statistics(kvm: &Kvm) {
     let vm = kvm.create_vm().expect("a VM");
     println!("extension 203: {}", kvm.check_extension_raw(203));
@@ -81,7 +81,7 @@ fn statistics(kvm: &Kvm) {
         return println!("no statistics");
     };
     let mut bytes = vec![0; 4096];
-    // SAFETY: the buffer has as many bytes.
+    // SAFETY: the buffer has this length.
     let len = unsafe { libc::pread(fd, bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four")) as usize;
     let (name, count, descriptions) = (word(4), word(8), word(16));
@@ -95,7 +95,7 @@ fn statistics(kvm: &Kvm) {
     println!("all is there: {}", len as usize == word(20) + 8 * count);
 }
 
-/// A level that an eventfd sets, which nobody resamples.
+/// An eventfd raises a level-sensitive interrupt, without resampling.
 fn level(kvm: &Kvm) {
     let vm = kvm.create_vm().expect("a VM");
     let _vcpu = vm.create_vcpu(0).expect("a vCPU");
@@ -107,14 +107,14 @@ fn level(kvm: &Kvm) {
         flags: 0,
     };
     let mut value = 0u32;
-    // GICD_ICFGR2: levels, not edges.
+    // GICD_ICFGR2: level-sensitive.
     let set = controller.set_device_attr(&attribute(1, 0xc08, &raw mut value));
     println!("configured: {:?}", set.map_err(|error| error.errno()));
     let interrupt = host::eventfd();
     let mut request = [interrupt.as_raw_fd() as u32, 8, 0, 0, 0, 0, 0, 0];
     println!("interrupt: {}", pass(&vm, IRQFD, &mut request));
     host::signal(&interrupt);
-    // SAFETY: the value is as long as the attribute, the lines of 32 interrupts.
+    // SAFETY: the value has the length of the attribute, the lines of 32 interrupts.
     let got = unsafe { controller.get_device_attr(&mut attribute(7, 32, &raw mut value)) };
     println!(
         "lines: {:?}, {value:#x}",
@@ -122,7 +122,7 @@ fn level(kvm: &Kvm) {
     );
 }
 
-/// A guest that leaves something behind in registers, is refused an access, and takes an exception.
+/// A guest that writes a thread register, makes a refused access, and takes an exception.
 fn run(kvm: &Kvm) {
     let (vm, _) = machine(kvm, code!(requests_start, requests_end));
     let mut vcpu = vm.create_vcpu(0).expect("a vCPU");
@@ -166,10 +166,10 @@ fn thread_register() -> u64 {
     value
 }
 
-/// The virtual CPU that the processes below are about.
+/// The vCPU that the processes below use.
 static VCPU: AtomicI32 = AtomicI32::new(-1);
 
-/// A process that asks something of a virtual CPU which another one runs can be killed.
+/// A process that makes a request to a vCPU which another process runs can be killed.
 fn killed(kvm: &Kvm) {
     const FOREVER: [u32; 1] = [0x1400_0000];
     let (vm, _) = machine(kvm, &FOREVER);
@@ -185,12 +185,12 @@ fn killed(kvm: &Kvm) {
     println!("who ran is dead: {}", ends(runner));
 }
 
-/// A process with this one's memory and files, some time after it started.
+/// Starts a process that shares this one's memory and files, and waits for a while.
 fn process(work: extern "C" fn(*mut libc::c_void) -> i32) -> i32 {
     const STACK: usize = 64 << 10;
     let stack = memory(STACK);
     let flags = libc::CLONE_VM | libc::CLONE_FILES | libc::SIGCHLD;
-    // SAFETY: the stack is new, and stays.
+    // SAFETY: the stack is new, and stays mapped.
     let child = unsafe { libc::clone(work, stack.add(STACK).cast(), flags, std::ptr::null_mut()) };
     assert!(child > 0);
     thread::sleep(Duration::from_millis(500));
@@ -206,11 +206,11 @@ extern "C" fn runs(_: *mut libc::c_void) -> i32 {
 
 extern "C" fn asks(_: *mut libc::c_void) -> i32 {
     let mut state = 0u32;
-    // SAFETY: there is room for the answer.
+    // SAFETY: the structure has room for the answer.
     unsafe { libc::ioctl(VCPU.load(Relaxed), GET_MP_STATE as _, &raw mut state) }
 }
 
-/// Whether a child ends before long.
+/// Whether a child ends soon.
 fn ends(child: i32) -> bool {
     (0..300).any(|_| {
         thread::sleep(Duration::from_millis(100));
@@ -226,7 +226,7 @@ global_asm!(
     "   mov x1, #0x1234",
     "   msr tpidrro_el0, x1",
     "   str x1, [x5]",
-    // The OS lock is open, locked, and open again.
+    // The OS lock is unlocked, locked, and unlocked again.
     "   mov x2, #1",
     "   mrs x1, oslsr_el1",
     "   str x1, [x5, #8]",
@@ -236,9 +236,9 @@ global_asm!(
     "   msr oslar_el1, xzr",
     "   mrs x1, oslsr_el1",
     "   str x1, [x5, #24]",
-    // An access that the hardware does not describe.
+    // An access without a valid syndrome (ESR_EL2.ISV is 0).
     "   ldp x1, x2, [x5]",
-    // A 32-bit program where there is no memory.
+    // A 32-bit program at an address without memory.
     "   adr x1, 1f",
     "   msr vbar_el1, x1",
     "   mov x1, #0x1d0",

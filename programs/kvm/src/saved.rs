@@ -1,23 +1,23 @@
-//! A GICv3's state as a VMM saves and restores it: which registers there are, what they hold,
-//! and what is refused.
+//! A GICv3's state as a VMM saves and restores it: existing registers, their values, and refused
+//! accesses.
 
 use kvm_bindings::{KVM_ARM_VCPU_PSCI_0_2, kvm_device_attr, kvm_vcpu_init as Init};
 use kvm_ioctls::{DeviceFd, Kvm, VmFd};
 
 use crate::host::reset;
 
-/// Groups.
+/// Attribute groups.
 const DISTRIBUTOR: u32 = 1;
 const REDISTRIBUTOR: u32 = 5;
 const INTERFACE: u32 = 6;
 const LEVELS: u32 = 7;
 const CONTROL: u32 = 4;
-/// The frame of private interrupts.
+/// The offset of the redistributor's SGI_base frame.
 const PRIVATE: u64 = 0x1_0000;
-/// The affinity of virtual CPU 1, and of none.
+/// The affinity of vCPU 1, and of none.
 const SECOND: u64 = 1 << 32;
 const NOBODY: u64 = 9 << 32;
-/// Registers of the interface, as their encodings.
+/// Registers of the CPU interface, by their encodings.
 const REGISTERS: [(&str, u64); 17] = [
     ("PMR", 0xc230),
     ("BPR0", 0xc643),
@@ -38,8 +38,8 @@ const REGISTERS: [(&str, u64); 17] = [
     ("none", 0),
 ];
 
-/// Which redistributors say that they are the last, while regions come: the third begins where the
-/// second goes on.
+/// The redistributors with GICR_TYPER.Last while regions are added: the third region begins where
+/// the second would continue.
 fn last(kvm: &Kvm) {
     const ADDRESS: u32 = 0;
     const REGION: u64 = 5;
@@ -89,7 +89,7 @@ impl Controller {
             addr: &raw mut value as u64,
             flags: 0,
         };
-        // SAFETY: no attribute that is asked for is longer than the value.
+        // SAFETY: no requested attribute is longer than the value.
         let result = unsafe { self.0.get_device_attr(&mut attribute) };
         result
             .map(|()| format!("{value:#x}"))
@@ -112,7 +112,7 @@ impl Controller {
             .map_err(|error| error.errno())
     }
 
-    /// Sets a word, and tells what it reads as.
+    /// Sets a word, and prints its new value.
     fn tell(&self, what: &str, group: u32, attr: u64, value: u64) {
         let set = self.set(group, attr, value);
         println!(
@@ -122,7 +122,7 @@ impl Controller {
     }
 }
 
-/// Tells all of it.
+/// Runs this part and prints its results.
 pub fn tell(kvm: &Kvm) {
     last(kvm);
     let vm = kvm.create_vm().expect("a VM");
@@ -135,7 +135,7 @@ pub fn tell(kvm: &Kvm) {
         vm.get_preferred_target(&mut init).expect("a target");
         init.features[0] = 1 << KVM_ARM_VCPU_PSCI_0_2;
         vcpu.vcpu_init(&init).expect("init");
-        // SPSR_abt and its kin, which QEMU restores in each virtual CPU.
+        // SPSR_abt and the like, which QEMU restores on each vCPU.
         for word in [74, 76, 78, 80, 82] {
             let name = 0x6030_0000_0010_0000 | word;
             let set = vcpu.set_one_reg(name, &word.to_le_bytes());
@@ -166,7 +166,7 @@ pub fn tell(kvm: &Kvm) {
     levels(&controller);
 }
 
-/// Which words are there: as rows.
+/// Prints the offsets of existing words, as ranges.
 fn there(controller: &Controller) {
     for (what, group, end) in [
         ("distributor", DISTRIBUTOR, 0x1_0000),
@@ -282,7 +282,7 @@ fn interface(controller: &Controller) {
             "{name}, {what}: {:?}",
             controller.set(INTERFACE, SECOND | register, same)
         );
-        // What Linux refuses of CTLR has changed a part of it.
+        // A value of CTLR that Linux refuses has changed a part of it.
         let values: &[u64] = if name == "CTLR" {
             &[]
         } else {
@@ -312,7 +312,7 @@ fn levels(controller: &Controller) {
         println!("has levels {at:#x}: {:?}", controller.has(LEVELS, at));
         controller.tell("levels", LEVELS, at, 0xffff_ffff);
     }
-    // Levels, not edges.
+    // Level-sensitive.
     controller.tell("configuration", DISTRIBUTOR, 0xc08, 0);
     println!("levels: {:?}", controller.get(LEVELS, 32));
     println!("pending: {:?}", controller.get(DISTRIBUTOR, 0x204));

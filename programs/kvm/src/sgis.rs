@@ -1,4 +1,4 @@
-//! An SGI reaches the virtual CPUs that the guest's write names, and no others.
+//! An SGI reaches the vCPUs that the guest's write selects, and no others.
 
 use kvm_bindings::kvm_device_attr;
 use kvm_ioctls::{DeviceFd, Kvm, VcpuExit};
@@ -14,10 +14,10 @@ pub const PENDING: u64 = 0x1_0200;
 const VCPUS: u64 = 3;
 const ALL_BUT_SELF: u64 = 1 << 40;
 
-/// Writes x0 to ICC_SGI1R_EL1, and then to a device, over and over.
+/// Writes x0 to ICC_SGI1R_EL1, and then to a device, in a loop.
 pub const GUEST: [u32; 4] = [0xd2a1_6014, 0xd518_cba0, 0xb900_0280, 0x17ff_fffe];
 
-/// A word of the redistributor of the virtual CPU with this affinity, packed as Aff3 to Aff0.
+/// A word of the redistributor of the vCPU with this affinity, packed as Aff3 to Aff0.
 pub fn word(controller: &DeviceFd, vcpu: u64, offset: u64) -> u32 {
     let mut value = 0;
     let mut attribute = kvm_device_attr {
@@ -26,12 +26,12 @@ pub fn word(controller: &DeviceFd, vcpu: u64, offset: u64) -> u32 {
         addr: &raw mut value as u64,
         flags: 0,
     };
-    // SAFETY: the register has the value's length.
+    // SAFETY: the value has the register's length.
     unsafe { controller.get_device_attr(&mut attribute) }.expect("a register");
     value
 }
 
-/// Sets such a word.
+/// Sets a word of a redistributor.
 pub fn set_word(controller: &DeviceFd, vcpu: u64, offset: u64, value: u32) {
     let attribute = kvm_device_attr {
         group: REDISTRIBUTOR,
@@ -42,7 +42,7 @@ pub fn set_word(controller: &DeviceFd, vcpu: u64, offset: u64, value: u32) {
     controller.set_device_attr(&attribute).expect("a register");
 }
 
-/// Tells it.
+/// Runs this part and prints its results.
 pub fn tell(kvm: &Kvm) {
     let (vm, _memory) = host::machine(kvm, &GUEST);
     let mut vcpus: Vec<_> = (0..VCPUS)

@@ -1,5 +1,4 @@
-//! The processor time of virtual CPUs: none while their guest waits, and as much as any program
-//! beside them.
+//! The CPU time of vCPUs: none while their guest waits, and a fair share beside other programs.
 
 use std::arch::global_asm;
 use std::thread;
@@ -11,14 +10,15 @@ use kvm_ioctls::{DeviceFd, Kvm, VcpuExit, VcpuFd};
 use crate::code;
 use crate::host::{self, MEMORY, PC, X0, controller, machine, peek, poke, set};
 
-/// Where the guest waits, in its memory, and the word that it looks at.
+/// The address of the guest's code that waits, and the offset of the word that the other code
+/// polls.
 const WAITS: u64 = MEMORY + 0x100;
 const FLAG: usize = 0x8000;
-/// How long it waits.
+/// The time that the guest waits.
 const WAIT: Duration = Duration::from_secs(2);
-/// How long the program computes.
+/// The CPU time of the program that computes.
 const WORK: Duration = Duration::from_secs(1);
-/// Groups of a controller's attributes, and words of private interrupts.
+/// Attribute groups of a controller, and offsets of words for SGIs and PPIs.
 const DISTRIBUTOR: u32 = 1;
 const REDISTRIBUTOR: u32 = 5;
 const GROUPS: u64 = 0x1_0080;
@@ -26,7 +26,7 @@ const ENABLED: u64 = 0x1_0100;
 /// The virtual timer's interrupt.
 const TIMER: u32 = 1 << 27;
 
-/// Tells all of it.
+/// Runs this part and prints its results.
 pub fn tell(kvm: &Kvm) {
     waits(kvm);
     shares(kvm);
@@ -49,7 +49,7 @@ fn waits(kvm: &Kvm) {
     println!("waits: {}", run(&mut vcpu));
     let (took, used) = (clock(libc::CLOCK_MONOTONIC) - began, used() - before);
     println!("so long: {}", took >= WAIT);
-    // The wake-up and the exits, on however slow a host.
+    // The limit allows for the wake-up and the exits on a slow host.
     println!("for nothing: {}", 2 * used < WAIT);
 }
 
@@ -63,7 +63,7 @@ fn write(controller: &DeviceFd, group: u32, attr: u64, value: u32) {
     controller.set_device_attr(&attribute).expect("a register");
 }
 
-/// A guest that computes and a program that does, on one CPU.
+/// A guest and a program compute on one CPU.
 fn shares(kvm: &Kvm) {
     let (vm, base) = machine(kvm, code!(shares_start, shares_end));
     let mut vcpu = vm.create_vcpu(0).expect("a vCPU");
@@ -96,7 +96,7 @@ fn run(vcpu: &mut VcpuFd) -> String {
     }
 }
 
-/// The processor's time that this thread has used.
+/// The CPU time that this thread has used.
 fn used() -> Duration {
     clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
@@ -123,7 +123,7 @@ global_asm!(
     "   b .",
     ".balign 0x100",
     "   mov x20, #0x0b000000",
-    // ICC_PMR_EL1 and ICC_IGRPEN1_EL1: any interrupt wakes it.
+    // ICC_PMR_EL1 and ICC_IGRPEN1_EL1: any interrupt wakes the guest.
     "   mov x1, #0xff",
     "   msr s3_0_c4_c6_0, x1",
     "   mov x1, #1",

@@ -1,5 +1,5 @@
-//! Guests whose addresses have more or fewer bits: which sizes a VMM may ask for, and memory at
-//! their ends.
+//! Guests with larger or smaller physical addresses: the sizes that a VMM may request, and memory
+//! at the end of the address space.
 
 use kvm_ioctls::{Kvm, VcpuExit};
 
@@ -8,11 +8,11 @@ use crate::host::{self, LEN, MEMORY, PAGE, memory, peek, poke, slot};
 
 /// KVM_CAP_ARM_VM_IPA_SIZE
 const SIZE: u64 = 165;
-/// The word of a page that the guest reads, and the next one, which it writes.
+/// The offsets in a page of the word that the guest reads, and of the one that it writes.
 const READ: usize = 0x10;
 const WRITTEN: usize = 0x18;
 
-/// Tells all of it.
+/// Runs this part and prints its results.
 pub fn tell(kvm: &Kvm) {
     println!("the most: {}", kvm.check_extension_raw(SIZE));
     for bits in [
@@ -28,7 +28,7 @@ pub fn tell(kvm: &Kvm) {
     }
 }
 
-/// A guest that reads and writes the last page below 2^`bits`, and another in the middle.
+/// A guest reads and writes the last page below 2^`bits`, and another in the middle.
 fn at_the_end(vm: &kvm_ioctls::VmFd, bits: u64) -> String {
     let (base, len) = (memory(LEN), PAGE);
     host::write(base, code!(pages_start, pages_end));
@@ -58,7 +58,7 @@ fn at_the_end(vm: &kvm_ioctls::VmFd, bits: u64) -> String {
     command(1, last + WRITTEN as u64);
     command(1, middle + WRITTEN as u64);
     let written = [pages, middle_page].map(|page| peek(page, WRITTEN));
-    // SAFETY: the mappings made above, in which the guest that is gone has no more part.
+    // SAFETY: the mappings made above, which the ended guest no longer uses.
     unsafe {
         libc::munmap(pages.cast(), 2 * len);
         libc::munmap(base.cast(), LEN);

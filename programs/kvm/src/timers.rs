@@ -1,4 +1,4 @@
-//! A guest that waits for its timer, whose counter the VMM set.
+//! A guest waits for its timer after the VMM has set its counter.
 
 use std::arch::global_asm;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use crate::host::{self, X0, machine, set, system};
 
 /// KVM_REG_ARM_TIMER_CNT.
 const COUNTER: u64 = system(3, 3, 14, 3, 2);
-/// Ticks that it waits.
+/// The length of the guest's wait, in ticks.
 const WAIT: u64 = 1 << 20;
-/// Seconds after which a wait has failed.
+/// The time in seconds after which a wait has failed.
 const LATE: u32 = 60;
 
-/// Tells which waits end, and by which interrupt.
+/// Prints which waits end, and by which interrupt.
 pub fn tell(kvm: &Kvm) {
     let (vm, _) = machine(kvm, code!(timers_start, timers_end));
     let mut vcpu = vm.create_vcpu(0).expect("a vCPU");
     let _controller = host::controller(&vm, 1);
     host::reset(&vm, &vcpu);
-    // Behind the host's, ahead of it, and before its end.
+    // Behind the host's counter, ahead of it, and just before the counter's end.
     for counter in [0, 1 << 40, 1 << 63, u64::MAX - (1 << 40)] {
         set(&vcpu, COUNTER, counter).expect("a counter");
         set(&vcpu, X0 | 20, WAIT).expect("x10");
         host::strike(Duration::ZERO);
-        // SAFETY: the handler was set above.
+        // SAFETY: the handler is installed above.
         unsafe { libc::alarm(LATE) };
         match vcpu.run() {
             Ok(VcpuExit::MmioWrite(_, data)) => {
@@ -35,11 +35,11 @@ pub fn tell(kvm: &Kvm) {
             other => println!("{counter:#x}: {other:?}"),
         }
     }
-    // SAFETY: ends it.
+    // SAFETY: cancels the alarm.
     unsafe { libc::alarm(0) };
 }
 
-// Waits for x10 ticks of the virtual counter, and writes which interrupt ended that.
+// Waits for x10 ticks of the virtual counter, and writes the number of the interrupt that ended it.
 global_asm!(
     ".pushsection .rodata.timers, \"a\"",
     ".global timers_start, timers_end",

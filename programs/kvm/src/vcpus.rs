@@ -1,5 +1,5 @@
-//! Settings of a virtual CPU, its reports, and requests of its guest: attributes, versions of PSCI,
-//! signals, statistics, calls, and the state of another CPU's interrupts.
+//! Settings of a vCPU, its reports, and requests of its guest: attributes, PSCI versions, signals,
+//! statistics, calls, and the state of another vCPU's interrupts.
 
 use std::arch::global_asm;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -17,12 +17,12 @@ const HAS: u64 = 0x4018_aee3;
 const PSCI: u64 = 0x6030_0000_0014_0000;
 const FINALIZE: u64 = 0x4004_aec2;
 const SIGNAL_MASK: u64 = 0x4004_ae8b;
-/// Where a guest's parts begin, and its words, in its memory.
+/// Entry points of the guest's code, and the offset of its words.
 const SPINS: u64 = MEMORY + 0x400;
 const OTHERS: u64 = MEMORY + 0x800;
 const TURN: usize = 0x8000;
 
-/// Tells all of it.
+/// Runs this part and prints its results.
 pub fn tell(kvm: &Kvm) {
     for capability in [98, 105, 127, 187, 203] {
         println!(
@@ -123,7 +123,7 @@ fn versions(vcpu: &VcpuFd) {
     }
 }
 
-/// Has the guest make a call with up to three arguments: it answers by four writes.
+/// Makes the guest call with up to three arguments; returns the four results that it writes.
 fn ask(vcpu: &mut VcpuFd, function: u64, arguments: [u64; 3]) -> [u64; 4] {
     set(vcpu, host::PC, MEMORY).expect("pc");
     set(vcpu, host::X0, function).expect("x0");
@@ -137,7 +137,7 @@ fn ask(vcpu: &mut VcpuFd, function: u64, arguments: [u64; 3]) -> [u64; 4] {
             other => println!("{other:?}"),
         }
     }
-    // The last write is done.
+    // Completes the last write.
     vcpu.set_kvm_immediate_exit(1);
     assert!(vcpu.run().is_err());
     vcpu.set_kvm_immediate_exit(0);
@@ -175,14 +175,14 @@ fn calls(vcpu: &mut VcpuFd) {
     tell("features of 0.2", 0x8400_000a, [0x8400_0002, 0, 0]);
 }
 
-/// How long the calling thread waited for a CPU, in ns.
+/// The time for which the calling thread waited for a CPU, in ns.
 fn run_delay() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("schedstat");
     let field = text.split_whitespace().nth(1);
     field.and_then(|field| field.parse().ok()).expect("a delay")
 }
 
-/// Stolen time is the time that the virtual CPU's thread waited to run, in its guest and outside.
+/// Stolen time is the time for which the vCPU's thread waited to run, in its guest and outside.
 fn stolen(vcpu: &mut VcpuFd, base: *mut u8) {
     const TOLD: usize = 0x9008;
     host::stay();
@@ -209,9 +209,9 @@ fn stolen(vcpu: &mut VcpuFd, base: *mut u8) {
     println!("it is counted in memory: {}", peek(base, TOLD) >> 40);
 }
 
-/// A signal that the thread holds back all along, except while its guest runs.
+/// A signal that the thread blocks except while its guest runs.
 fn mask(vcpu: &mut VcpuFd) {
-    // SAFETY: sets of signals of this thread.
+    // SAFETY: valid signal sets of this thread.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigaddset(&mut set, libc::SIGUSR2);
@@ -223,7 +223,7 @@ fn mask(vcpu: &mut VcpuFd) {
     );
     println!("mask nowhere: {}", call(vcpu, SIGNAL_MASK, 8));
     println!("mask: {}", pass(vcpu, SIGNAL_MASK, &mut [8u32, 0, 0]));
-    // SAFETY: this thread's own signal.
+    // SAFETY: this thread exists.
     unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR2) };
     let spin = |vcpu: &mut VcpuFd| {
         set(vcpu, host::PC, SPINS).expect("pc");
@@ -240,10 +240,10 @@ fn mask(vcpu: &mut VcpuFd) {
     println!("no mask: {}", call(vcpu, SIGNAL_MASK, 0));
 }
 
-/// Names, kinds and places of the statistics that both have.
+/// Prints names, kinds and offsets of the statistics that both kernels have.
 fn statistics(vcpu: &VcpuFd) {
     let fd = call(vcpu, 0xaece, 0).parse().expect("a descriptor");
-    // SAFETY: it was just made.
+    // SAFETY: the descriptor was just created.
     let file = unsafe { std::fs::File::from_raw_fd(fd) };
     let read = |offset: u64, len: usize| {
         let mut bytes = vec![0; len];
@@ -294,7 +294,7 @@ fn statistics(vcpu: &VcpuFd) {
     });
 }
 
-/// Two that wait for each other by WFE, on one CPU: each takes its turns.
+/// Two vCPUs that wait for each other by WFE, on one CPU: each takes its turns.
 fn turns(kvm: &Kvm) {
     let (vm, base) = machine(kvm, code!(vcpus_start, vcpus_end));
     let vcpus: Vec<VcpuFd> = (0..2)
@@ -316,7 +316,7 @@ fn turns(kvm: &Kvm) {
     println!("turns: {}", peek(base, TURN));
 }
 
-/// One CPU makes another's interrupts pending and active, and not, while that runs.
+/// One vCPU sets and clears the pending and active state of another's interrupts while that runs.
 fn others(kvm: &Kvm) {
     let (vm, _base) = machine(kvm, code!(vcpus_start, vcpus_end));
     const { assert!(LEN > 0x10000) };
@@ -337,7 +337,7 @@ fn others(kvm: &Kvm) {
     }
     thread::scope(|scope| {
         let other = scope.spawn(|| {
-            // SAFETY: this thread's own name.
+            // SAFETY: returns this thread's id.
             itself.store(unsafe { libc::pthread_self() } as u64, SeqCst);
             while !done.load(SeqCst) {
                 _ = second.run().is_ok();
@@ -358,7 +358,7 @@ fn others(kvm: &Kvm) {
         }
         done.store(true, SeqCst);
         while !other.is_finished() {
-            // SAFETY: a thread that was not joined yet.
+            // SAFETY: the thread is not joined yet.
             unsafe { libc::pthread_kill(itself.load(SeqCst) as _, libc::SIGUSR1) };
             thread::yield_now();
         }
@@ -370,7 +370,7 @@ global_asm!(
     ".balign 2048",
     ".global vcpus_start, vcpus_end",
     "vcpus_start:",
-    // A call, and its four answers.
+    // A call, and its four results.
     "   hvc #0",
     "   mov x20, #0x0b000000",
     "   str x0, [x20]",
@@ -380,7 +380,7 @@ global_asm!(
     "   b .",
     ".balign 0x400",
     "   b .",
-    // Turns by WFE: x0 is whose.
+    // Takes turns by WFE: x0 is the number of this vCPU.
     ".balign 0x200",
     "   mov x1, #0x40000000",
     "   add x1, x1, #0x8000",
@@ -402,7 +402,7 @@ global_asm!(
     "   b .",
     ".balign 0x800",
     "   b 3f",
-    // The other: takes SGI 5, and has it active until that is changed; then spins.
+    // The other vCPU: takes SGI 5, keeps it active until the first changes that, then spins.
     "   mov x20, #0x0b000000",
     "   mov x1, #0x40000000",
     "   add x1, x1, #0x8000",
@@ -412,7 +412,7 @@ global_asm!(
     "4: mrs x2, s3_0_c12_c12_0",
     "   cmp x2, #5",
     "   b.ne 4b",
-    // Active: told to the first by a word.
+    // Writes a word that tells the first vCPU that the SGI is active.
     "   str x2, [x1, #24]",
     "5: ldr x2, [x1, #32]",
     "   cbz x2, 5b",
@@ -427,7 +427,7 @@ global_asm!(
     "   str w0, [x21]",
     "6: ldr x0, [x1, #16]",
     "   cbz x0, 6b",
-    // Pending by register; then it is taken, and active there.
+    // Sets the SGI pending by the register; the other takes it, which makes it active.
     "   mov w0, #0x20",
     "   str w0, [x22, #0x200]",
     "7: ldr x0, [x1, #24]",

@@ -1,5 +1,5 @@
-//! Guests with and without SVE and pointer authentication, and without performance counters: what
-//! their VMM may ask for, what they find, and their registers.
+//! Guests with and without SVE and pointer authentication, and without performance monitors: the
+//! features that the VMM may request, those that the guest finds, and their registers.
 
 use std::arch::{asm, global_asm};
 
@@ -12,15 +12,15 @@ use crate::own;
 
 const INIT: u64 = 0x4020_aeae;
 const FINALIZE: u64 = 0x4004_aec2;
-/// Features of a virtual CPU, by bit: its PSCI, counters, SVE, and pointer authentication of
-/// addresses and of all else.
+/// vCPU features, by bit: PSCI, performance monitors, SVE, pointer authentication of addresses, and
+/// generic authentication.
 const PSCI: u32 = 1 << 2;
 const COUNTERS: u32 = 1 << 3;
 const SVE: u32 = 1 << 4;
 const ADDRESSES: u32 = 1 << 5;
 const GENERIC: u32 = 1 << 6;
-/// Registers of SVE: which lengths there are, vectors and predicates by number, FFR behind these;
-/// and V0.
+/// Registers of SVE: the supported lengths, vectors and predicates by number, FFR after these; and
+/// V0.
 const LENGTHS: u64 = 0x6060_0000_0015_ffff;
 const VECTOR: u64 = 0x6080_0000_0015_0000;
 const PREDICATE: u64 = 0x6050_0000_0015_0400;
@@ -36,12 +36,12 @@ const IDENTITIES: [(&str, u64); 5] = [
     ("ID_AA64ISAR1_EL1", system(3, 0, 0, 6, 1)),
     ("ID_AA64ISAR2_EL1", system(3, 0, 0, 6, 2)),
 ];
-/// The fields that are told of these.
+/// The printed fields of these registers.
 const FIELDS: [u64; 5] = [0xf << 32, 0xf, 0xf << 8, 0xff00_0ff0, 0xff00];
-/// Where the second part of the guest begins.
+/// The address of the second part of the guest's code.
 const WORKS: u64 = MEMORY + 0x400;
 
-/// Tells all of it.
+/// Runs this part and prints its results.
 pub fn tell(kvm: &Kvm) {
     for capability in [126, 170, 171, 172] {
         println!(
@@ -58,7 +58,7 @@ pub fn tell(kvm: &Kvm) {
     own::tell(&vcpu);
 }
 
-/// Initialises a virtual CPU with these features.
+/// Initialises a vCPU with these features.
 fn init(vm: &VmFd, vcpu: &VcpuFd, features: u32) -> String {
     let mut init = Init::default();
     vm.get_preferred_target(&mut init).expect("a target");
@@ -86,11 +86,11 @@ fn plain(kvm: &Kvm) {
     run(&mut vcpu, MEMORY, 17);
 }
 
-/// What this program's keys make of an address, and of another value.
+/// An address and another value signed with this program's keys.
 fn signed() -> [u64; 5] {
     let mut signed = [0x5678_1234_9000; 5];
     let [ia, ib, da, db, ga] = &mut signed;
-    // SAFETY: computes.
+    // SAFETY: only computes.
     unsafe {
         asm!(
             ".arch_extension pauth",
@@ -130,7 +130,7 @@ fn full(kvm: &Kvm) {
     println!("lengths: {}", show(&vcpu, LENGTHS, 64));
     println!("late lengths: {:?}", vcpu.set_one_reg(LENGTHS, &[1; 64]));
     registers(&vcpu);
-    // At reset kernels differ in them.
+    // Kernels differ in their values at reset.
     let keys = [
         (INSTRUCTION_KEY, 0x1234_5678),
         (INSTRUCTION_KEY + 1, 0x1111),
@@ -176,7 +176,7 @@ fn list() -> RegList {
     RegList::new(500).expect("a list")
 }
 
-/// Which of the optional registers exist.
+/// Prints which of the optional registers exist.
 fn registers(vcpu: &VcpuFd) {
     let mut names = list();
     println!("registers: {:?}", vcpu.get_reg_list(&mut names));
@@ -215,7 +215,7 @@ fn registers(vcpu: &VcpuFd) {
     }
 }
 
-/// A register's bytes, each run of the same one once.
+/// A register's bytes, each run of equal ones shown once.
 fn show(vcpu: &VcpuFd, register: u64, len: usize) -> String {
     let mut bytes = [0xee; 256];
     if let Err(error) = vcpu.get_one_reg(register, &mut bytes[..len]) {
@@ -231,7 +231,7 @@ fn show(vcpu: &VcpuFd, register: u64, len: usize) -> String {
     told.join(" ")
 }
 
-/// Runs the guest from `pc` on, or from where it is, for so many exits.
+/// Runs the guest from `pc`, or from where it is if that is 0, for `exits` exits.
 fn run(vcpu: &mut VcpuFd, pc: u64, exits: usize) {
     if pc != 0 {
         set(vcpu, PC, pc).expect("pc");
@@ -248,7 +248,7 @@ fn run(vcpu: &mut VcpuFd, pc: u64, exits: usize) {
             other => println!("{other:?}"),
         }
     }
-    // The last write is done.
+    // Completes the last write.
     vcpu.set_kvm_immediate_exit(1);
     assert!(vcpu.run().is_err());
     vcpu.set_kvm_immediate_exit(0);
@@ -264,11 +264,11 @@ global_asm!(
     "   mov x20, #0x0b000000",
     "   adr x0, 9f",
     "   msr vbar_el1, x0",
-    // FP and SVE do not trap.
+    // Disables traps of FP and SVE.
     "   mov x0, #0x330000",
     "   msr cpacr_el1, x0",
     "   isb",
-    // Two writes where a register or an instruction is not there, one where it is.
+    // Two writes if a register or an instruction does not exist, one if it does.
     ".macro tries instruction:vararg",
     "   mov x3, #0x77",
     "   \\instruction",
@@ -280,7 +280,7 @@ global_asm!(
     "   tries mrs x3, s3_0_c2_c1_0",
     "   tries rdvl x3, #1",
     "   tries pacga x3, x20, x20",
-    // OSDTRRX_EL1, one that does not exist, and MDCCINT_EL1.
+    // OSDTRRX_EL1, an undefined register, and MDCCINT_EL1.
     "   tries mrs x3, s2_0_c0_c0_2",
     "   tries mrs x3, s2_0_c15_c0_0",
     "   tries mrs x3, s2_0_c0_c2_0",
@@ -304,7 +304,7 @@ global_asm!(
     "   rdffr p2.b",
     "   str x0, [x20, #40]",
     "   add z2.d, z1.d, z0.d",
-    // Signs an address, and checks it; signs with the VMM's key and one of its own.
+    // Signs an address, and checks it; signs with the VMM's key and with one of its own.
     "   mrs x0, sctlr_el1",
     "   orr x0, x0, #0x80000000",
     "   msr sctlr_el1, x0",

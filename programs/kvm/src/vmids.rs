@@ -1,4 +1,4 @@
-//! More machines than a CPU has identifiers for: no guest sees another's memory.
+//! More VMs than a CPU has VMIDs: no guest sees another's memory.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,25 +8,25 @@ use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 
 use crate::host::{self, MEMORY, PAGE, number, poke};
 
-/// More than 8 bits name.
+/// More than 8-bit VMIDs can identify.
 const MACHINES: usize = 300;
-/// How often each of them runs.
+/// The number of runs of each VM.
 const ROUNDS: u64 = 6;
 const CPUS: usize = 2;
 
 struct Machine {
     vcpu: VcpuFd,
     _vm: VmFd,
-    /// Its code's page, and one that holds what the guest tells.
+    /// The page of its code, and the page of the word that the guest reports.
     base: *mut u8,
     own: u64,
 }
 
-// SAFETY: one thread at a time has it, and its memory stays mapped.
+// SAFETY: one thread at a time uses it, and its memory stays mapped.
 unsafe impl Send for Machine {}
 
-/// Tells how often a guest told what was not its own. Odd machines run on one CPU in odd rounds and
-/// on the other in even ones, so that all CPUs see all of them.
+/// Prints how often a guest reported another's word. The two lists of VMs swap CPUs each round, so
+/// that both CPUs run all VMs.
 pub fn tell(kvm: &Kvm) {
     let made = || (0..MACHINES / CPUS).map(|at| Machine::new(kvm, at as u64));
     let mut lists: [Vec<Machine>; CPUS] = [made().collect(), made().collect()];
@@ -58,7 +58,7 @@ pub fn tell(kvm: &Kvm) {
 impl Machine {
     fn new(kvm: &Kvm, own: u64) -> Self {
         let (vm, base) = (kvm.create_vm().expect("a VM"), host::memory(2 * PAGE));
-        // x1 is its memory and x2 the device; it tells the first word of its second page.
+        // x1 is its memory and x2 the device; it reports the first word of its second page.
         let code = [
             0xd2a8_0001, // mov x1, #MEMORY
             0xd2a1_6002, // mov x2, #DEVICE
@@ -79,11 +79,11 @@ impl Machine {
         }
     }
 
-    /// Whether the guest tells `own`, which is put into its memory: into the page that it knows, or
-    /// another in its place.
+    /// Puts `own` into the guest's memory, in its present page or in a new one in its place, and
+    /// returns whether the guest reports it.
     fn tells(&mut self, own: u64, other_page: bool) -> bool {
         if other_page {
-            // SAFETY: of its own memory, where nothing of Rust's lies.
+            // SAFETY: its own memory, to which no reference exists.
             let done =
                 unsafe { libc::madvise(self.base.add(PAGE).cast(), PAGE, libc::MADV_DONTNEED) };
             assert_eq!(done, 0);

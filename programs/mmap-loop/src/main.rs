@@ -1,7 +1,7 @@
 //! `mmap-loop ROUNDS BYTES FILE`: in each round, maps the file's first bytes, shared, writes one
-//! byte in each 16 KiB of their first tenth, and unmaps them. lmbench's lat_mmap does this for as
-//! long as its clock says, and so a number of times that differs between kernels and runs; and at
-//! an address that chance decides: alone in a page table, or beside others.
+//! byte in each 16 KiB of their first tenth, and unmaps them. lmbench's lat_mmap repeats this for a
+//! given time, so that the number of rounds differs between kernels and runs; and at an arbitrary
+//! address, alone in a page table or beside other mappings.
 
 use std::env;
 use std::fs::OpenOptions;
@@ -13,7 +13,7 @@ use std::ptr;
 const STEP: usize = 16 << 10;
 const PART: usize = 10;
 
-/// Where the file is mapped: far from all else, so that its table comes and goes with it.
+/// The address of the mapping: far from all others, so that its page table comes and goes with it.
 const PLACE: usize = 1 << 36;
 
 fn main() -> io::Result<()> {
@@ -34,7 +34,7 @@ fn main() -> io::Result<()> {
 fn round(fd: i32, len: usize) -> io::Result<()> {
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let place = ptr::without_provenance_mut(PLACE);
-    // SAFETY: a new mapping; the place is but asked for.
+    // SAFETY: a new mapping; the address is only a hint.
     let start = unsafe { libc::mmap(place, len, rights, libc::MAP_SHARED, fd, 0) };
     if start == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -46,7 +46,7 @@ fn round(fd: i32, len: usize) -> io::Result<()> {
         // SAFETY: a byte of the mapping, which nothing else uses.
         unsafe { start.cast::<u8>().add(place).write_volatile(1) };
     }
-    // SAFETY: the whole mapping, which nothing uses any more.
+    // SAFETY: the whole mapping, which is no longer used.
     match unsafe { libc::munmap(start, len) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

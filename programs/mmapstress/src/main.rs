@@ -1,7 +1,7 @@
-//! `mmapstress [PROCESSES [ROUNDS]]`: processes map parts of one file at random, write to the pages
-//! that each of them owns, check those of the others, grow the file, and unmap again, whole and in
-//! parts. In the end all pages must hold what was written last. The idea is that of LTP's
-//! `mmapstress01`; the output does not depend on the order of execution.
+//! `mmapstress [PROCESSES [ROUNDS]]`: processes map random parts of one file, write to the pages
+//! that they own, check the pages of others, grow the file, and unmap again, in whole and in parts.
+//! At the end all pages must hold what was written last. This is the idea of LTP's `mmapstress01`;
+//! the output does not depend on the order of execution.
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
@@ -13,13 +13,13 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 const PAGE: usize = 4096;
-/// Words of a page that are written and checked: all would make this a test of `memset`.
+/// Words of a page that are written and checked: with all of them this would test `memset`.
 const WORDS: usize = 16;
 /// Pages at the beginning.
 const FIRST_PAGES: usize = 64;
-/// Pages at most.
+/// The maximum number of pages.
 const MOST_PAGES: usize = 1024;
-/// Pages that one mapping shows at most.
+/// The maximum number of pages in one mapping.
 const WINDOW: usize = 32;
 
 fn main() -> io::Result<()> {
@@ -34,9 +34,9 @@ fn main() -> io::Result<()> {
         .truncate(true)
         .open(path)?;
     file.set_len((FIRST_PAGES * PAGE) as u64)?;
-    // The expected content of each page: its owner counts here, before it writes the page.
+    // The expected content of each page: its owner increments this count before it writes the page.
     let counts = map(-1, 0, MOST_PAGES * size_of::<u32>())?;
-    // SAFETY: shared memory of that size, zeroed, that stays mapped.
+    // SAFETY: shared memory of that size, zeroed, which stays mapped.
     let counts = unsafe { std::slice::from_raw_parts(counts.cast::<AtomicU32>(), MOST_PAGES) };
     let children: Vec<i32> = (0..processes)
         .map(|own| {
@@ -63,7 +63,7 @@ fn main() -> io::Result<()> {
     let mut failed = 0;
     for child in children {
         let mut status = 0;
-        // SAFETY: `status` is a place for it.
+        // SAFETY: `status` outlives the call.
         failed +=
             usize::from(unsafe { libc::waitpid(child, &mut status, 0) } != child || status != 0);
     }
@@ -76,19 +76,19 @@ fn main() -> io::Result<()> {
     exit(i32::from(failed + wrong > 0))
 }
 
-/// Whether the file's page, read as a file is read, holds what its owner wrote last.
+/// True if read(2) finds in the file's page what its owner wrote last.
 fn holds(file: &File, page: usize, count: u32) -> bool {
     let mut bytes = [0; PAGE];
     file.read_exact_at(&mut bytes, (page * PAGE) as u64).is_ok()
         && (0..WORDS).all(|word| bytes[place(word)..][..4] == content(page, count).to_ne_bytes())
 }
 
-/// Byte of a page where a word lies.
+/// The offset in a page of a word.
 const fn place(word: usize) -> usize {
     word * (PAGE / WORDS)
 }
 
-/// The words of a page after so many writes.
+/// The words of a page after `count` writes.
 fn content(page: usize, count: u32) -> u32 {
     if count == 0 {
         0
@@ -97,11 +97,11 @@ fn content(page: usize, count: u32) -> u32 {
     }
 }
 
-/// Shared memory of a file, or of nobody else (`fd` −1).
+/// Maps shared memory: of a file, or anonymous (`fd` −1).
 fn map(fd: i32, offset: usize, len: usize) -> io::Result<*mut u8> {
     let flags = libc::MAP_SHARED | if fd < 0 { libc::MAP_ANONYMOUS } else { 0 };
     let rights = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping, where the kernel likes.
+    // SAFETY: a new mapping, at an address that the kernel chooses.
     let start = unsafe {
         libc::mmap(
             ptr::null_mut(),
@@ -118,7 +118,7 @@ fn map(fd: i32, offset: usize, len: usize) -> io::Result<*mut u8> {
     Ok(start.cast())
 }
 
-/// Steele and others' SplitMix64.
+/// SplitMix64 (Steele and others).
 struct Random(u64);
 
 impl Random {
@@ -132,7 +132,7 @@ impl Random {
     }
 }
 
-/// One of the processes: it owns every page whose number leaves `own` when divided by their number.
+/// One of the processes: it owns every page whose number modulo their count is `own`.
 struct Process<'a> {
     own: usize,
     processes: usize,
@@ -152,7 +152,7 @@ impl Process<'_> {
         Ok(())
     }
 
-    /// Writes one byte of zero to an own page, perhaps beyond the end. The file never shrinks.
+    /// Writes a zero byte to one of its own pages, perhaps beyond the end. The file never shrinks.
     fn grow(&self, random: &mut Random) -> io::Result<()> {
         let page = random.below(MOST_PAGES / self.processes) * self.processes + self.own;
         let last = page * PAGE + PAGE - 1;
@@ -177,7 +177,7 @@ impl Process<'_> {
         }
         let cut = cut % len;
         for (from, to) in [(cut, len), (0, cut)] {
-            // SAFETY: a part of the mapping, which nothing uses any more.
+            // SAFETY: a part of the mapping, which is no longer used.
             if from < to
                 && unsafe { libc::munmap(start.add(from * PAGE).cast(), (to - from) * PAGE) } != 0
             {
@@ -187,7 +187,7 @@ impl Process<'_> {
         Ok(())
     }
 
-    /// Checks a page, and writes it if it is an own one.
+    /// Checks a page, and writes it if this process owns it.
     fn use_page(&self, page: usize, start: *mut u8) -> io::Result<()> {
         // SAFETY: the page is mapped, its words are aligned, and all processes use them as atomics.
         let word = |index| unsafe { AtomicU32::from_ptr(start.add(place(index)).cast()) };

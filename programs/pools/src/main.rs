@@ -1,4 +1,4 @@
-//! Work for rayon's threads and tokio's tasks. The output is the same whatever order they run in.
+//! Work for rayon's threads and tokio's tasks. The output does not depend on their order.
 
 use std::io;
 use std::process::Stdio;
@@ -69,7 +69,7 @@ async fn messages() -> u64 {
         let sender = sender.clone();
         tokio::spawn(async move {
             for number in 0..50 {
-                // The receiver lives until the last sender is gone.
+                // The receiver lives until the last sender is dropped.
                 _ = sender.send(task * number).await;
                 tokio::task::yield_now().await;
             }
@@ -83,7 +83,7 @@ async fn messages() -> u64 {
     sum
 }
 
-/// How many slept as long as they were told, and not a hundred times that.
+/// How many tasks slept at least their time, and whether all ended in time.
 async fn sleepers() -> (usize, bool) {
     let start = Instant::now();
     let mut set = JoinSet::new();

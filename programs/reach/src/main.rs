@@ -1,6 +1,6 @@
-//! `reach FILE`: uses each page of a MiB of memory of several kinds, and prints for each kind how
-//! many entries map it, a run of contiguous ones counted as the one entry that a TLB needs for it,
-//! and how many faults that took. Both are what Stile itself counts.
+//! `reach FILE`: uses each page of a MiB of memory of several kinds. Prints for each kind how many
+//! TLB entries its pages need, where a run of contiguous pages is one entry, and how many faults
+//! occurred. Both numbers come from Stile's own counters.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::ptr;
 
 const PAGE: usize = 4096;
-/// Pages that contiguous entries map together.
+/// The number of pages in a run of contiguous entries.
 const RUN: usize = 16;
 const LEN: usize = 1 << 20;
 
@@ -25,7 +25,7 @@ fn main() -> io::Result<()> {
     counters.tell("read", || read(&map(libc::MAP_PRIVATE, Some(&file))?))
 }
 
-/// A mapping at an address of whole runs.
+/// A mapping at an address where runs begin.
 struct Mapping(*mut u8);
 
 fn map(flags: i32, file: Option<&File>) -> io::Result<Mapping> {
@@ -35,7 +35,7 @@ fn map(flags: i32, file: Option<&File>) -> io::Result<Mapping> {
     };
     let fd = file.map_or(-1, AsRawFd::as_raw_fd);
     let free = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: new mappings, the second in the first.
+    // SAFETY: new mappings, the second inside the first.
     let start = unsafe {
         let room = libc::mmap(
             ptr::null_mut(),
@@ -70,7 +70,7 @@ fn read(mapping: &Mapping) -> io::Result<()> {
     Ok(())
 }
 
-/// The kernel's counters of this program, read without a fault.
+/// The kernel's counters of this program; to read them takes no fault.
 struct Counters {
     file: Vec<u8>,
 }
@@ -82,7 +82,7 @@ impl Counters {
         Ok(counters)
     }
 
-    /// The entries that map pages, and the faults, until now.
+    /// The entries that map pages, and the faults, so far.
     fn read(&mut self) -> io::Result<(usize, usize)> {
         let len = File::open("/proc/self/crossings")?.read(&mut self.file)?;
         let text = String::from_utf8_lossy(&self.file[..len]);
@@ -97,7 +97,7 @@ impl Counters {
         Ok((entries, faults))
     }
 
-    /// Prints what `work` takes.
+    /// Prints the entries and the faults of `work`.
     fn tell(&mut self, name: &str, work: impl Fn() -> io::Result<()>) -> io::Result<()> {
         let before = self.read()?;
         work()?;

@@ -5,15 +5,15 @@
 //!     sizes --raise
 //!     sizes --list
 //!
-//! `--raise` raises the kernel's limits and brings the loopback device up, once, on a machine that
+//! `--raise` raises the kernel's limits and enables the loopback device, once, on a machine that
 //! exists only for this program.
 //!
 //! It prints one line per row and size: `ROW SIZE least median objects|bytes COPIES about`, where
-//! the figures are those of one operation, in nanoseconds of the counter that programs can read:
-//! under QEMU's `-icount shift=0` instructions. COPIES says how often each byte is copied, at
-//! least. A row that cannot be measured says `-` and the reason in place of figures.
+//! the figures are for one operation, in nanoseconds of the counter that programs can read, which
+//! are instructions under QEMU's `-icount shift=0`. COPIES is the minimum number of times that each
+//! byte is copied. A row that cannot be measured prints `-` and the reason instead of figures.
 //!
-//! Each size of a row has a process and a folder of its own, so that it is not affected by others.
+//! Each size of a row has its own process and folder, so that it is not affected by others.
 
 mod counter;
 mod meter;
@@ -27,16 +27,16 @@ use meter::{Done, Meter};
 use rows::Row;
 use sys::call;
 
-/// Where the rows' files are.
+/// The folder for the rows' files.
 const FOLDER: &str = "/tmp/sizes";
 
-/// After so many seconds, or as many milliards of instructions, a size counts as hung.
+/// The time in seconds, or in 10⁹ instructions, after which a size counts as hung.
 const SECONDS: u32 = 100;
 
 fn main() {
     let mut words: Vec<String> = env::args().skip(1).collect();
     match words.first().map(String::as_str) {
-        // The program that the row `exec` executes.
+        // The row `exec` executes this.
         Some("--nothing") => return,
         Some("--raise") => {
             raise_system_limits();
@@ -103,7 +103,7 @@ fn raise_limits() {
         let pair = [value; 2];
         let _ = call!(SYS_prlimit64, 0, limit, pair.as_ptr(), 0);
     }
-    // Orphans of a row are reparented to this process.
+    // A row's orphans are reparented to this process.
     let _ = call!(SYS_prctl, libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 }
 
@@ -135,7 +135,7 @@ fn measure_apart(row: &Row, size: usize, quick: bool) {
     }
     while sys::wait(-1).is_ok() {}
     let _ = fs::remove_dir_all(FOLDER);
-    // The process that passes the line on runs before the next row does.
+    // Lets the process that passes on the line run before the next row.
     sys::settle();
 }
 
@@ -146,7 +146,7 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// The figures of a row at one size, or why there are none.
+/// The figures of a row at one size, or the reason why there are none.
 fn measure(row: &Row, size: usize, quick: bool) -> String {
     let mut meter = Meter::new(size, if quick { 3 } else { 5 });
     let done = in_folder(Path::new(FOLDER)).and_then(|()| (row.run)(&mut meter));
@@ -160,7 +160,7 @@ fn measure(row: &Row, size: usize, quick: bool) -> String {
     format!("{} {size} {figures}", row.name)
 }
 
-/// Makes a folder and goes there.
+/// Makes a folder and changes to it.
 fn in_folder(path: &Path) -> Done {
     fs::create_dir_all(path)?;
     env::set_current_dir(path)

@@ -1,4 +1,4 @@
-//! Batches of one operation, timed.
+//! Timed batches of one operation.
 
 use std::io;
 
@@ -12,12 +12,12 @@ pub struct Meter {
     size: usize,
     batches: usize,
     operations: usize,
-    /// Nanoseconds of each batch but the first.
+    /// The time of each batch but the first, in nanoseconds.
     times: Vec<u64>,
 }
 
 impl Meter {
-    /// A meter of so many batches.
+    /// A meter for this many batches.
     pub fn new(size: usize, batches: usize) -> Self {
         Self {
             size,
@@ -27,13 +27,13 @@ impl Meter {
         }
     }
 
-    /// How many objects, or bytes, there are.
+    /// The number of objects or bytes.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Times `work`, which does `operations` operations, once for each batch; `prepare` comes
-    /// before each and is not timed. One batch more, at the start, is thrown away.
+    /// Times `work`, which does `operations` operations, once for each batch. `prepare` runs before
+    /// each batch and is not timed. The first batch is discarded.
     pub fn batches(
         &mut self,
         operations: usize,
@@ -54,18 +54,18 @@ impl Meter {
         Ok(())
     }
 
-    /// Times batches of so many times `operation`, which is told its number.
+    /// Times batches of `times` calls of `operation`, which gets its number in the batch.
     pub fn repeat(&mut self, times: usize, mut operation: impl FnMut(usize) -> Done) -> Done {
         self.batches(times, || Ok(()), || (0..times).try_for_each(&mut operation))
     }
 
-    /// Times transfers of [`Meter::size`] bytes: small ones several at once.
+    /// Times transfers of [`Meter::size`] bytes, several small ones together.
     pub fn transfers(&mut self, mut transfer: impl FnMut() -> Done) -> Done {
         let times = (16_384 / self.size.max(1)).clamp(1, 16);
         self.repeat(times, |_| transfer())
     }
 
-    /// The least and the median batch, for one operation.
+    /// The least and the median time of a batch, divided by its operations.
     pub fn least_and_median(&mut self) -> Option<(f64, f64)> {
         self.times.sort_unstable();
         let each = |time: u64| time as f64 / self.operations as f64;

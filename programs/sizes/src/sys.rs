@@ -1,4 +1,4 @@
-//! System calls, and the objects that rows are made of.
+//! System calls, and the objects that rows create.
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
@@ -8,7 +8,8 @@ use std::ptr;
 
 use crate::meter::Done;
 
-/// A system call by its number's name in `libc`, with arguments that `as usize` takes.
+/// Makes a system call, by the name of its number in `libc`, with arguments that convert by `as
+/// usize`.
 macro_rules! call {
     ($name:ident $(, $argument:expr)* $(,)?) => {
         $crate::sys::system_call(libc::$name, &[$($argument as usize),*])
@@ -16,27 +17,28 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// A system call. Rows pass nothing but memory of their own, which outlives the call.
+/// Makes a system call. Rows pass only their own memory, which outlives the call.
 pub fn system_call(number: libc::c_long, arguments: &[usize]) -> io::Result<usize> {
     let mut all = [0; 6];
     all[..arguments.len()].copy_from_slice(arguments);
     let [a, b, c, d, e, f] = all;
-    // SAFETY: the rows' pointers are those of their own objects, of the sizes that the calls take.
+    // SAFETY: the rows pass pointers to their own objects, which have the sizes that the calls
+    // need.
     match unsafe { libc::syscall(number, a, b, c, d, e, f) } {
         -1 => Err(io::Error::last_os_error()),
         result => Ok(result as usize),
     }
 }
 
-/// So many objects.
+/// Creates `number` objects.
 pub fn many<T>(number: usize, mut make: impl FnMut(usize) -> io::Result<T>) -> io::Result<Vec<T>> {
     (0..number).map(&mut make).collect()
 }
 
-/// Brings the loopback device up.
+/// Enables the loopback device.
 pub fn bring_loopback_up() -> io::Result<()> {
     let socket = call!(SYS_socket, libc::AF_INET, libc::SOCK_DGRAM, 0).map(owned)?;
-    // struct ifreq: a name, and here flags.
+    // struct ifreq: a name, and here the flags.
     let mut request = [0u8; 40];
     request[..2].copy_from_slice(b"lo");
     let flags = (libc::IFF_UP | libc::IFF_RUNNING) as u16;
@@ -50,32 +52,33 @@ pub fn bring_loopback_up() -> io::Result<()> {
     .map(drop)
 }
 
-/// The descriptor that a call has returned.
+/// The owner of a descriptor that a call has returned.
 pub fn owned(fd: usize) -> OwnedFd {
-    // SAFETY: a call has just made it, and nobody else knows it.
+    // SAFETY: a call has just created it, and nobody else owns it.
     unsafe { OwnedFd::from_raw_fd(fd as i32) }
 }
 
-/// An eventfd with this value: readable unless that is zero.
+/// Creates an eventfd with this value: readable unless that is zero.
 pub fn eventfd(value: u32) -> io::Result<OwnedFd> {
     call!(SYS_eventfd2, value, libc::EFD_NONBLOCK).map(owned)
 }
 
-/// A pair of descriptors that `make` writes to where it is told.
+/// A pair of descriptors that `make` stores at the given address.
 pub fn pair(make: impl FnOnce(*mut i32) -> io::Result<usize>) -> io::Result<[OwnedFd; 2]> {
     let mut fds = [0i32; 2];
     make(fds.as_mut_ptr())?;
     Ok(fds.map(|fd| owned(fd as usize)))
 }
 
-/// A pipe of so many bytes.
+/// Creates a pipe with a buffer of `bytes`.
 pub fn pipe(bytes: usize) -> io::Result<[OwnedFd; 2]> {
     let ends = pair(|fds| call!(SYS_pipe2, fds, 0))?;
     call!(SYS_fcntl, ends[0].as_raw_fd(), libc::F_SETPIPE_SZ, bytes)?;
     Ok(ends)
 }
 
-/// Reads or writes all of so many bytes by `transfer`, which is told how many are left.
+/// Transfers `bytes` bytes; `transfer` gets the number that remain and returns how many it has
+/// done.
 pub fn all(bytes: usize, mut transfer: impl FnMut(usize) -> io::Result<usize>) -> Done {
     let mut left = bytes;
     while left > 0 {
@@ -87,7 +90,7 @@ pub fn all(bytes: usize, mut transfer: impl FnMut(usize) -> io::Result<usize>) -
     Ok(())
 }
 
-/// An empty file in memory that has no name.
+/// Creates an unnamed file in memory.
 pub fn memory_file(bytes: usize) -> io::Result<File> {
     let fd = owned(call!(SYS_memfd_create, c"sizes".as_ptr(), 0)?);
     let file = File::from(fd);
@@ -95,12 +98,12 @@ pub fn memory_file(bytes: usize) -> io::Result<File> {
     Ok(file)
 }
 
-/// A name as the kernel takes it.
+/// A name as a C string.
 pub fn name(text: String) -> CString {
     CString::new(text).unwrap_or_default()
 }
 
-/// The whole of a file, in one buffer, by calls that are not libc's.
+/// Reads a whole file into one buffer, without libc's wrappers.
 pub fn read_whole(path: &CStr, buffer: &mut [u8]) -> io::Result<usize> {
     let fd = call!(SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_RDONLY)?;
     let mut total = 0;
@@ -115,17 +118,17 @@ pub fn read_whole(path: &CStr, buffer: &mut [u8]) -> io::Result<usize> {
     done
 }
 
-/// Sets a limit of the kernel's below `/proc/sys`; a kernel that has none needs it not.
+/// Sets a limit in `/proc/sys`; a kernel without the file has no such limit.
 pub fn set_sysctl(name: &str, value: &str) {
     let _ = fs::write(format!("/proc/sys/{name}"), value);
 }
 
-/// Lets the others run until they wait.
+/// Lets the other threads and processes run until they wait.
 pub fn settle() {
     std::thread::sleep(std::time::Duration::from_millis(10));
 }
 
-/// Starts a process that runs `child` and ends: its number.
+/// Starts a process that runs `child` and exits; returns its process ID.
 pub fn fork(child: impl FnOnce()) -> io::Result<usize> {
     match call!(SYS_clone, libc::SIGCHLD, 0, 0, 0, 0)? {
         0 => {
@@ -136,18 +139,18 @@ pub fn fork(child: impl FnOnce()) -> io::Result<usize> {
     }
 }
 
-/// Ends the process without more ado.
+/// Exits at once.
 pub fn exit(status: i32) -> ! {
-    // SAFETY: ends it.
+    // SAFETY: ends the process.
     unsafe { libc::_exit(status) }
 }
 
-/// Awaits the end of a child, or a stop of a tracee; any where `pid` is -1.
+/// Waits for a child to end, or for a tracee to stop; for any if `pid` is -1.
 pub fn wait(pid: isize) -> Done {
     call!(SYS_wait4, pid, ptr::null::<u8>(), libc::__WALL, 0).map(drop)
 }
 
-/// Sleeps until a signal ends it, or its parent's end does.
+/// Sleeps until a signal, or the parent's end, kills this process.
 fn pause_until_parent_ends() {
     let _ = call!(SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
     loop {
@@ -155,13 +158,13 @@ fn pause_until_parent_ends() {
     }
 }
 
-/// Processes that sleep, in a group of their own; they go when dropped.
+/// Sleeping processes in a process group of their own, killed when dropped.
 pub struct Crowd {
     pub pids: Vec<usize>,
 }
 
 impl Crowd {
-    /// So many.
+    /// Starts `number` processes.
     pub fn new(number: usize) -> io::Result<Self> {
         let mut crowd = Self { pids: Vec::new() };
         for _ in 0..number {
@@ -173,7 +176,7 @@ impl Crowd {
         Ok(crowd)
     }
 
-    /// The group's number.
+    /// The process group's ID.
     pub fn group(&self) -> usize {
         self.pids.first().copied().unwrap_or_default()
     }
@@ -188,22 +191,22 @@ impl Drop for Crowd {
     }
 }
 
-/// A page on all kernels measured.
+/// The page size of all measured kernels.
 pub const PAGE: usize = 4096;
 
-/// Anonymous private memory; it goes when dropped.
+/// Anonymous private memory, unmapped when dropped.
 pub struct Region {
     pub base: usize,
     pub bytes: usize,
 }
 
 impl Region {
-    /// Memory to read and write.
+    /// Maps readable and writable memory.
     pub fn new(bytes: usize) -> io::Result<Self> {
         Self::map(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
     }
 
-    /// A shared mapping of a file.
+    /// Maps a file, shared.
     pub fn of_file(bytes: usize, file: &File) -> io::Result<Self> {
         Self::map(bytes, libc::MAP_SHARED, file.as_raw_fd())
     }
@@ -214,7 +217,7 @@ impl Region {
         Ok(Self { base, bytes })
     }
 
-    /// Memory of small pages only, all of them there.
+    /// Memory of small pages, all present.
     pub fn present(pages: usize) -> io::Result<Self> {
         let region = Self::new(pages * PAGE)?;
         region.advise(libc::MADV_NOHUGEPAGE)?;
@@ -222,12 +225,12 @@ impl Region {
         Ok(region)
     }
 
-    /// madvise of the whole.
+    /// Calls madvise on the whole region.
     pub fn advise(&self, advice: i32) -> Done {
         call!(SYS_madvise, self.base, self.bytes, advice).map(drop)
     }
 
-    /// mprotect of some bytes from an offset on.
+    /// Calls mprotect on `bytes` bytes from an offset.
     pub fn protect(&self, offset: usize, bytes: usize, prot: i32) -> Done {
         call!(SYS_mprotect, self.base + offset, bytes, prot).map(drop)
     }

@@ -1,4 +1,4 @@
-//! Eight threads at work together. The output is the same whatever order they run in.
+//! Eight threads work together. The output does not depend on their order.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,7 @@ fn main() {
     println!("slept {}", sleepers());
 }
 
-/// Runs `work` in eight threads: the sum of what they return.
+/// Runs `work` in eight threads; returns the sum of their results.
 fn sum(work: impl Fn(u64) -> u64 + Sync) -> u64 {
     thread::scope(|scope| {
         let work = &work;

@@ -10,24 +10,24 @@ const MASK: u64 = 0x38;
 const RAW: u64 = 0x3c;
 const MASKED: u64 = 0x40;
 const CLEAR: u64 = 0x44;
-/// Registers between these hold what is written to them: baud rate, line control, control, FIFO
+/// Registers in this range keep their values without effect: baud rate, line control, control, FIFO
 /// levels.
 const KEPT: std::ops::Range<u64> = 0x20..0x38;
 /// The first identification register, and the values of all eight: a PL011 of revision 1.
 const IDENTIFICATION: u64 = 0xfe0;
 const IDENTITY: [u32; 8] = [0x11, 0x10, 0x14, 0x00, 0x0d, 0xf0, 0x05, 0xb1];
 
-/// Flags: nothing was received, all was sent.
+/// Flags: receive FIFO empty, transmit FIFO empty.
 const RECEIVE_EMPTY: u32 = 1 << 4;
 const SEND_EMPTY: u32 = 1 << 7;
-/// Interrupts: received, ready to send.
+/// Interrupts: receive, transmit.
 const RECEIVED: u32 = 1 << 4;
 const READY: u32 = 1 << 5;
 
 /// The device's state.
 #[derive(Default)]
 pub struct Uart {
-    /// The guest's output is its log, and goes to standard error.
+    /// The output is the guest's log, and goes to standard error.
     pub is_log: bool,
     input: VecDeque<u8>,
     kept: [u32; 6],
@@ -36,12 +36,12 @@ pub struct Uart {
 }
 
 impl Uart {
-    /// Whether its interrupt line is high.
+    /// Whether the interrupt line is high.
     pub fn interrupts(&self) -> bool {
         self.raw & self.mask != 0
     }
 
-    /// Bytes for the guest to read.
+    /// Queues bytes for the guest to read.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.input.extend(bytes);
         if !bytes.is_empty() {

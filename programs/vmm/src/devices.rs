@@ -1,4 +1,4 @@
-//! The devices at addresses without memory: the console, virtio devices, and the status register.
+//! The emulated devices: the console, virtio devices, and the status register.
 
 use std::io::Read;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -16,25 +16,25 @@ use crate::options::Options;
 use crate::phases::Phases;
 use crate::virtio::{Arrival, Block, Console, Device, Entropy, Transport, Vsock};
 
-/// How many pieces of data wait for the guest.
+/// The maximum number of chunks of data that wait for the guest.
 const ARRIVALS: usize = 16;
 
-/// The devices, shared by all virtual CPUs.
+/// The devices, shared by all vCPUs.
 pub struct Devices {
     uart: Mutex<(Uart, Line)>,
-    /// The console first, and streams last.
+    /// The console is first, vsock last.
     virtio: Vec<Mutex<Transport>>,
     status: AtomicU8,
 }
 
-/// How many virtio devices the options ask for.
+/// The number of virtio devices for these options.
 pub fn count(options: &Options) -> usize {
     2 + options.disks.len() + usize::from(options.vsock.is_some())
 }
 
 impl Devices {
-    /// Devices that interrupt `vm` and share `memory` with it, which may say its `phases`; and what
-    /// comes from outside for its streams.
+    /// Creates devices that interrupt `vm` and access its `memory`; the guest marks `phases` on its
+    /// console. Also returns the data that arrives for vsock streams.
     pub fn new(
         vm: &Arc<VmFd>,
         memory: &Memory,
@@ -68,12 +68,12 @@ impl Devices {
         Ok((devices, arrivals))
     }
 
-    /// The status that the guest left.
+    /// The value of the status register.
     pub fn status(&self) -> u8 {
         self.status.load(Ordering::Relaxed)
     }
 
-    /// Answers a read; what no device is at reads as 0.
+    /// Handles a read; addresses without a device read as 0.
     pub fn read(&self, address: u64, data: &mut [u8]) -> Result<()> {
         data.fill(0);
         if let Some((device, offset)) = self.virtio_at(address) {
@@ -88,7 +88,7 @@ impl Devices {
         Ok(())
     }
 
-    /// Takes a write; what no device is at takes anything.
+    /// Handles a write; addresses without a device ignore writes.
     pub fn write(&self, address: u64, data: &[u8]) -> Result<()> {
         let mut bytes = [0; 4];
         let len = data.len().min(4);
@@ -107,7 +107,7 @@ impl Devices {
         Ok(())
     }
 
-    /// Passes standard input to the console that the guest uses, to its end.
+    /// Passes standard input up to its end to the console that the guest uses.
     pub fn feed(&self) -> Result<()> {
         let mut bytes = [0; 256];
         loop {
@@ -128,7 +128,7 @@ impl Devices {
         }
     }
 
-    /// Passes what comes from outside to the streams.
+    /// Passes arriving data to the vsock streams.
     pub fn pass(&self, arrivals: &Receiver<Arrival>) -> Result<()> {
         let streams = self.virtio.last().context("no device")?;
         for Arrival { source, bytes } in arrivals {
@@ -143,7 +143,7 @@ impl Devices {
         Some((lock(device), offset % DEVICE_LEN))
     }
 
-    /// Works on the console, then moves its interrupt line where that changed.
+    /// Accesses the console, then updates its interrupt line.
     fn with_uart(&self, work: impl FnOnce(&mut Uart) -> Result<()>) -> Result<()> {
         let (uart, line) = &mut *lock(&self.uart);
         work(uart)?;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use kvm_ioctls::VmFd;
 
-/// KVM_IRQ_LINE's number of a shared interrupt of the guest's controller: its type above, the
-/// number beyond 32 added.
+/// The part of KVM_IRQ_LINE's interrupt number that selects an SPI of the guest's controller; the
+/// SPI number, from 0, is added.
 const SHARED_INTERRUPT: u32 =
     kvm_bindings::KVM_ARM_IRQ_TYPE_SPI << kvm_bindings::KVM_ARM_IRQ_TYPE_SHIFT | 32;
 
-/// A line, which one device drives.
+/// An interrupt line, driven by one device.
 pub struct Line {
     vm: Arc<VmFd>,
     interrupt: u32,
@@ -18,7 +18,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// The line of shared interrupt `interrupt`, low.
+    /// The line of SPI `interrupt`, low.
     pub fn new(vm: &Arc<VmFd>, interrupt: u32) -> Self {
         Self {
             vm: vm.clone(),
@@ -27,7 +27,7 @@ impl Line {
         }
     }
 
-    /// Moves it where that is a change.
+    /// Sets the line, if that is a change.
     pub fn set(&mut self, high: bool) -> Result<()> {
         if high != self.high {
             self.high = high;

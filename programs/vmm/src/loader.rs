@@ -1,4 +1,4 @@
-//! Puts a kernel, its initial archive and the device tree into a guest's memory.
+//! Puts a kernel, an initrd and the device tree into a guest's memory.
 
 use std::fs;
 use std::path::Path;
@@ -8,24 +8,24 @@ use anyhow::{Context, Result};
 use crate::layout::RAM;
 use crate::memory::{self, Memory};
 
-/// Where a flat image starts, from the start of memory: as old Linux Images, and as QEMU loads one.
+/// The offset of a flat image from the start of memory: that of old Linux Images, and of QEMU.
 const FLAT_OFFSET: u64 = 0x8_0000;
-/// The space left free behind a flat image, which does not say how much zeroed memory follows it.
+/// The free space after a flat image, which does not say how much zeroed memory it needs there.
 const FLAT_ROOM: u64 = 4 << 20;
-/// The most that a device tree may take, and its alignment: Linux's boot protocol.
+/// The maximum size of a device tree, and its alignment: Linux's boot protocol.
 const TREE_ROOM: u64 = 2 << 20;
 
 /// The addresses of the loaded parts.
 pub struct Loaded {
-    /// Where the kernel is entered.
+    /// The entry point of the kernel.
     pub entry: u64,
-    /// Where the device tree is to go, 2 MiB of room.
+    /// The address for the device tree, with 2 MiB of room.
     pub tree: u64,
-    /// The initial archive: start and end, both 0 without one.
+    /// The start and the end of the initrd, both 0 without one.
     pub initrd: (u64, u64),
 }
 
-/// Loads kernel and archive.
+/// Loads the kernel and the initrd.
 pub fn load(memory: &Memory, kernel: &Path, initrd: Option<&Path>) -> Result<Loaded> {
     let image = read(kernel)?;
     let (offset, len) = place(&image);
@@ -50,7 +50,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| path.display().to_string())
 }
 
-/// Where an image wants to be in memory, and how much it takes: Linux's
+/// The offset that an image requires, and its size in memory: Linux's
 /// `Documentation/arch/arm64/booting.rst`.
 fn place(image: &[u8]) -> (u64, u64) {
     let field = |at: usize| Some(u64::from_le_bytes(image.get(at..at + 8)?.try_into().ok()?));

@@ -1,4 +1,4 @@
-//! Puts a machine together and runs it.
+//! Creates a VM and runs it.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -23,10 +23,10 @@ use crate::stats::{self, Stats};
 use crate::vcpu::End;
 use crate::{loader, tree, vcpu};
 
-/// The stack of a thread, in bytes.
+/// The stack size of a thread.
 const STACK: usize = 128 << 10;
 
-/// Runs a guest to its end: the status that it left.
+/// Runs a guest until it ends; returns its exit status.
 pub fn run(options: &Options) -> Result<u8> {
     let kvm = Kvm::new().context("/dev/kvm")?;
     let memory = memory::new(options.memory)?;
@@ -38,8 +38,7 @@ pub fn run(options: &Options) -> Result<u8> {
         userspace_addr: memory::host_address(&memory)?,
         ..Default::default()
     };
-    // SAFETY: the memory stays mapped as long as the process lives, and is used for nothing but the
-    // guest.
+    // SAFETY: the memory stays mapped as long as the process lives, and only the guest uses it.
     unsafe { vm.set_user_memory_region(region) }.context("giving the guest its memory")?;
     let vcpus: Vec<_> = (0..options.vcpus)
         .map(|index| vcpu::create(&vm, index))
@@ -89,8 +88,8 @@ pub fn run(options: &Options) -> Result<u8> {
     }
 }
 
-/// Replaces this process by a new one with the same arguments: of a machine that resets nothing is
-/// to be left.
+/// Replaces this process by a new one with the same arguments, so that nothing remains of a VM that
+/// resets.
 fn start_anew() -> std::io::Error {
     Command::new("/proc/self/exe")
         .args(std::env::args_os().skip(1))
@@ -103,7 +102,7 @@ fn start<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Result
     builder.spawn(body).map(drop).context("starting a thread")
 }
 
-/// A GICv3. Lives as long as what is returned.
+/// Creates a GICv3, which exists as long as the returned file.
 fn interrupt_controller(vm: &VmFd) -> Result<DeviceFd> {
     let mut device = kvm_create_device {
         type_: kvm_device_type_KVM_DEV_TYPE_ARM_VGIC_V3,
@@ -132,7 +131,7 @@ fn interrupt_controller(vm: &VmFd) -> Result<DeviceFd> {
     Ok(controller)
 }
 
-/// Keeps the calling thread on one of the host's CPUs.
+/// Pins the calling thread to one of the host's CPUs.
 fn pin_to(index: usize) -> Result<()> {
     let cpus = thread::available_parallelism()?.get();
     // SAFETY: all zeroes is an empty set, and the set is valid for the call.

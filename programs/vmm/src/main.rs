@@ -1,6 +1,6 @@
-//! A small VMM for arm64 guests on Linux's KVM interface. The guest's consoles, a virtio console
-//! and a PL011, are standard input and output; the exit status is what the guest wrote to the
-//! status register before it powered off, else 0.
+//! A small VMM for arm64 guests on Linux's KVM interface. Standard input and output are the guest's
+//! consoles, a virtio console and a PL011. The exit status is the value that the guest wrote to the
+//! status register before it powered off, or 0.
 
 mod console;
 mod devices;

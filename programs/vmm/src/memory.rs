@@ -5,7 +5,7 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryMmap};
 
 use crate::layout::RAM;
 
-/// Memory of a guest. A clone is the same memory.
+/// A guest's memory. A clone refers to the same memory.
 pub type Memory = GuestMemoryMmap<()>;
 
 /// Maps `len` bytes of zeroes.
@@ -14,12 +14,12 @@ pub fn new(len: u64) -> Result<Memory> {
     GuestMemoryMmap::from_ranges(&[range]).context("mapping the guest's memory")
 }
 
-/// Where it is in this process.
+/// The address of the memory in this process.
 pub fn host_address(memory: &Memory) -> Result<u64> {
     Ok(memory.get_host_address(GuestAddress(RAM))? as u64)
 }
 
-/// Copies `bytes` to the guest's address `to`, before the guest runs.
+/// Copies `bytes` to the guest address `to`, before the guest runs.
 pub fn load(memory: &Memory, to: u64, bytes: &[u8]) -> Result<()> {
     let context = || format!("{} bytes at {to:#x} of the guest's memory", bytes.len());
     memory

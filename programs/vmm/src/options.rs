@@ -5,37 +5,37 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use lexopt::{Arg, Parser, ValueExt};
 
-/// The most virtual CPUs that a machine has, as in Linux.
+/// The maximum number of vCPUs, as in Linux.
 const MAX_VCPUS: u32 = 512;
 
 const USAGE: &str = "vmm [--vcpus N] [--memory SIZE] [--initrd FILE] [--append PARAMS] [--disk FILE]... \
      [--vsock PATH] [--log] [--stats] [--pin] [--sparse] [--no-reboot] KERNEL";
 
-/// The guest to run.
+/// A guest and its options.
 #[derive(Debug)]
 pub struct Options {
-    /// How many virtual CPUs, 1 to 512.
+    /// The number of vCPUs, 1 to 512.
     pub vcpus: u32,
     /// Memory in bytes, a multiple of 2 MiB.
     pub memory: u64,
-    /// A flat image that is entered at its first byte, or a Linux Image.
+    /// A flat image whose entry point is its first byte, or a Linux Image.
     pub kernel: PathBuf,
     pub initrd: Option<PathBuf>,
     /// The kernel's command line.
     pub append: String,
-    /// Virtual CPU n runs on the host's CPU n modulo their number alone.
+    /// vCPU n runs only on the host's CPU n modulo the number of CPUs.
     pub pin: bool,
-    /// MPIDR_EL1 of the virtual CPUs is scattered over all that a name of an SGI can reach.
+    /// MPIDR_EL1 of the vCPUs is scattered over all values that an SGI can target.
     pub sparse: bool,
-    /// Files that are the guest's disks.
+    /// Files with the guest's disks.
     pub disks: Vec<PathBuf>,
-    /// Streams that the guest opens to a port of the host lead to the Unix socket of this name with
-    /// `_` and the port after it.
+    /// Streams that the guest opens to port P of the host lead to the Unix socket of this name
+    /// followed by `_P`.
     pub vsock: Option<String>,
-    /// The PL011 carries the guest's log, and goes to standard error.
+    /// The PL011 carries the guest's log, which goes to standard error.
     pub log: bool,
-    /// The kernel's counts of exits are printed on standard error: in the end, and whenever the
-    /// guest's console says that a phase begins.
+    /// The kernel's counts of exits are printed on standard error: at the end, and at each phase
+    /// that the guest's console marks.
     pub stats: bool,
     /// A reset is a failure.
     pub no_reboot: bool,
@@ -86,7 +86,7 @@ pub fn parse() -> Result<Options> {
     Ok(options)
 }
 
-/// A size in bytes, or with K, M or G after it.
+/// A size in bytes, or with the suffix K, M or G.
 fn size(text: &str) -> Result<u64> {
     let (number, unit) = match text.trim_end_matches(['K', 'M', 'G']) {
         number if number.len() + 1 >= text.len() => (number, &text[number.len()..]),

@@ -1,6 +1,6 @@
 //! Phases of a guest's work, for a counter outside: a line `phase N` on its console begins one. The
-//! exits so far are then printed, and a marker is executed: an instruction that changes nothing but
-//! carries a tag, which the emulator's plugin sees.
+//! exits so far are then printed, and a marker is executed: an instruction that has no effect but
+//! carries a tag, which QEMU's plugin sees.
 
 use std::arch::{asm, global_asm};
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use anyhow::Result;
 
 use crate::stats::{self, Stats};
 
-/// The beginning of such a line.
+/// The prefix of such a line.
 const START: &[u8] = b"phase ";
-/// The tag of phase 0: those below belong to the program that starts the VMM.
+/// The tag of phase 0: lower tags belong to the program that starts the VMM.
 const FIRST: u32 = 256;
 
 global_asm!(
-    // MOVZ to XZR changes nothing (Arm ARM, MOV (wide immediate)).
+    // MOVZ to XZR has no effect (Arm ARM, MOV (wide immediate)).
     "markers:",
     ".set tag, {first}",
     ".rept 256",
@@ -40,18 +40,18 @@ fn mark(phase: u8) {
 /// The phases of a guest.
 pub struct Phases {
     counters: Arc<[Stats]>,
-    /// The line that is not at its end.
+    /// The incomplete line.
     line: Vec<u8>,
 }
 
 impl Phases {
-    /// The phases of a guest whose virtual CPUs have these counters.
+    /// The phases of a guest whose vCPUs have these counters.
     pub fn new(counters: Arc<[Stats]>) -> Self {
         let line = Vec::new();
         Self { counters, line }
     }
 
-    /// The guest said this.
+    /// Handles output of the guest's console.
     pub fn hear(&mut self, bytes: &[u8]) -> Result<()> {
         for byte in bytes {
             if *byte == b'\n' {

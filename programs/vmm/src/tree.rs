@@ -1,4 +1,4 @@
-//! The device tree that describes the machine to a guest.
+//! The device tree that describes the VM to a guest.
 
 use anyhow::Result;
 use vm_fdt::FdtWriter;
@@ -11,16 +11,16 @@ use crate::layout::{
 use crate::loader::Loaded;
 use crate::options::Options;
 
-/// Handles of nodes that others refer to.
+/// Phandles of nodes that others refer to.
 const INTERRUPT_CONTROLLER: u32 = 1;
 const CLOCK: u32 = 2;
 
-/// Interrupt specifiers: shared or private, and level-sensitive, active high.
+/// Interrupt specifiers: SPI or PPI, and level-sensitive, active high.
 const SHARED: u32 = 0;
 const PRIVATE: u32 = 1;
 const LEVEL_HIGH: u32 = 4;
 
-/// The tree for a machine whose CPUs have these affinities (MPIDR_EL1, affinity fields alone).
+/// Builds the tree for a VM whose CPUs have these affinities (the affinity fields of MPIDR_EL1).
 pub fn build(options: &Options, loaded: &Loaded, affinities: &[u64]) -> Result<Vec<u8>> {
     let mut tree = FdtWriter::new()?;
     let root = tree.begin_node("")?;

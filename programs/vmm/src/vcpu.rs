@@ -1,4 +1,4 @@
-//! A virtual CPU: its registers at reset, and its thread's loop.
+//! A vCPU: its registers at reset, and its thread's loop.
 
 use anyhow::{Context, Result, bail};
 use kvm_bindings::{
@@ -12,25 +12,26 @@ use kvm_ioctls::{VcpuExit, VcpuFd, VmFd};
 
 use crate::devices::Devices;
 
-/// MPIDR_EL1 (op0 3, op1 0, CRn 0, CRm 0, op2 5), as KVM names a system register.
+/// The register id of MPIDR_EL1 (op0 3, op1 0, CRn 0, CRm 0, op2 5).
 const MPIDR: u64 = KVM_REG_ARM64 | KVM_REG_SIZE_U64 | KVM_REG_ARM64_SYSREG as u64 | 3 << 14 | 5;
 /// The affinity fields of MPIDR_EL1.
 const AFFINITY: u64 = 0xff_00ff_ffff;
 
-/// A core register, by its offset in `kvm_regs`, which KVM counts in words of 32 bits.
+/// The register id of a core register at this offset in `kvm_regs`, which ids count in 32-bit
+/// words.
 const fn core_register(offset: usize) -> u64 {
     let offset = std::mem::offset_of!(kvm_regs, regs) + offset;
     KVM_REG_ARM64 | KVM_REG_SIZE_U64 | KVM_REG_ARM_CORE as u64 | (offset as u64 / 4)
 }
 
-/// Optional features of a virtual CPU: the capability that reports each, and its feature number.
+/// Optional features of a vCPU: the capability that reports each, and its feature number.
 const OFFERED: [(u32, u32); 3] = [
     (KVM_CAP_ARM_SVE, KVM_ARM_VCPU_SVE),
     (KVM_CAP_ARM_PTRAUTH_ADDRESS, KVM_ARM_VCPU_PTRAUTH_ADDRESS),
     (KVM_CAP_ARM_PTRAUTH_GENERIC, KVM_ARM_VCPU_PTRAUTH_GENERIC),
 ];
 
-/// Creates virtual CPU `index`, powered off unless it is the first.
+/// Creates vCPU `index`, powered off unless it is the first.
 pub fn create(vm: &VmFd, index: u32) -> Result<VcpuFd> {
     let context = || format!("creating vCPU {index}");
     let vcpu = vm.create_vcpu(index.into()).with_context(context)?;
@@ -61,8 +62,8 @@ pub fn affinity(vcpu: &VcpuFd) -> Result<u64> {
     Ok(u64::from_le_bytes(bytes) & AFFINITY)
 }
 
-/// Sets the MPIDR_EL1 of virtual CPU `index` so that sixteen each differ in Aff0 alone, as the list
-/// of an SGI wants it, and the sixteens have little in common in Aff3 to Aff1.
+/// Sets the MPIDR_EL1 of vCPU `index` so that each sixteen differ only in Aff0, for the target list
+/// of an SGI, and the sixteens have little in common in Aff3 to Aff1.
 pub fn scatter(vcpu: &VcpuFd, index: u32) -> Result<()> {
     // Multiples of the golden ratio: the top 24 bits of the first 32 are all different.
     let sixteen = (u64::from(index / 16) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
@@ -72,7 +73,7 @@ pub fn scatter(vcpu: &VcpuFd, index: u32) -> Result<()> {
     Ok(())
 }
 
-/// Sets where it starts, and its first argument.
+/// Sets the entry point and the first argument.
 pub fn set_entry(vcpu: &VcpuFd, entry: u64, argument: u64) -> Result<()> {
     let pc = core_register(std::mem::offset_of!(user_pt_regs, pc));
     let x0 = core_register(std::mem::offset_of!(user_pt_regs, regs));
@@ -83,15 +84,15 @@ pub fn set_entry(vcpu: &VcpuFd, entry: u64, argument: u64) -> Result<()> {
     Ok(())
 }
 
-/// How a guest ended.
+/// The reason why a guest ended.
 pub enum End {
     /// It powered off.
     Off,
-    /// It wants to start anew.
+    /// It requested a reset.
     Reset,
 }
 
-/// Runs it until the guest ends.
+/// Runs the vCPU until the guest ends.
 pub fn run(vcpu: &mut VcpuFd, devices: &Devices) -> Result<End> {
     loop {
         match vcpu.run() {

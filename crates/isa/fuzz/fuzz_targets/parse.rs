@@ -1,5 +1,5 @@
-//! Any string as `riscv,isa`, and its pieces as `riscv,isa-extensions`: parsing never panics, and
-//! the result, printed, parses to the same.
+//! Parses any string as `riscv,isa`, and its pieces as `riscv,isa-extensions`: parsing never
+//! panics, and the printed result parses to the same extensions.
 #![no_main]
 
 use isa::{Extension, Extensions, Hart};

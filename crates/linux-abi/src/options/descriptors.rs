@@ -1,4 +1,4 @@
-//! Options and flags of calls on descriptors: waiting for several, pipes, memory files, pidfds.
+//! Options and flags of calls on descriptors: epoll, pipes, memory files, pidfds and others.
 
 use super::{Group, choices};
 use crate::Status::{Absent, Partial, Whole};
@@ -40,7 +40,7 @@ pub const MEMFD: Group = Group {
     },
 };
 
-/// Flags of pipe2(2), by RISC-V's numbers.
+/// Flags of pipe2(2), with RISC-V's numbers.
 pub const PIPE: Group = Group {
     title: "pipe2: flags, by RISC-V's numbers",
     refused: "EINVAL, and O_NOTIFICATION_PIPE ENOPKG, as without CONFIG_WATCH_QUEUE",
@@ -95,7 +95,7 @@ pub const CLOSE_RANGE: Group = Group {
     },
 };
 
-/// Flags of pidfd_open(2), by RISC-V's numbers.
+/// Flags of pidfd_open(2), with RISC-V's numbers.
 pub const PIDFD: Group = Group {
     title: "pidfd_open: flags",
     refused: "EINVAL",
@@ -116,7 +116,7 @@ pub const PIDFD_SIGNAL: Group = Group {
     },
 };
 
-/// Requests of ioctl(2) that go for any file, and for those of file systems.
+/// Requests of ioctl(2) on any file, and on files of file systems.
 pub const IOCTL: Group = Group {
     title: "ioctl: requests of files",
     refused: "ENOTTY; FICLONE, FICLONERANGE, FIDEDUPERANGE, FIFREEZE and FS_IOC_FIEMAP EOPNOTSUPP,\n\

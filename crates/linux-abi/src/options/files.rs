@@ -140,7 +140,7 @@ pub const STATX: Group = Group {
     },
 };
 
-/// How openat2(2) may resolve a path.
+/// Flags of openat2(2) for the resolution of a path.
 pub const RESOLVE: Group = Group {
     title: "openat2: resolve",
     refused: "EINVAL",
@@ -154,7 +154,7 @@ pub const RESOLVE: Group = Group {
     },
 };
 
-/// The fields that statx(2) returns.
+/// Fields that statx(2) returns.
 pub const STATX_MASK: Group = Group {
     title: "statx: what it reports",
     refused: "not reported, as of a tmpfs on Linux; STATX__RESERVED EINVAL",

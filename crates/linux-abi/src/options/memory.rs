@@ -41,7 +41,7 @@ pub const MREMAP: Group = Group {
     },
 };
 
-/// Advices of madvise(2).
+/// Advice of madvise(2).
 pub const MADVISE: Group = Group {
     title: "madvise: advices",
     refused: "EINVAL",
@@ -105,7 +105,7 @@ pub const MSYNC: Group = Group {
     },
 };
 
-/// Advices of process_madvise(2).
+/// Advice of process_madvise(2).
 pub const PROCESS_MADVISE: Group = Group {
     title: "process_madvise: advices",
     refused: "EINVAL",
@@ -117,7 +117,7 @@ pub const PROCESS_MADVISE: Group = Group {
     },
 };
 
-/// Flags of shmget(2), beside the permissions.
+/// Flags of shmget(2), besides the permissions.
 pub const SHMGET: Group = Group {
     title: "shmget: flags",
     refused: "ENOMEM, as where no huge pages are set aside; other bits are ignored",

@@ -34,18 +34,18 @@ pub use threads::{
 
 use crate::Status;
 
-/// An option, a command, an advice or a flag.
+/// A choice: an option, a command, an advice or a flag.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
     /// Its number, or its bit.
     pub value: u64,
     /// Its name in Linux's headers.
     pub name: &'static str,
-    /// How much of it there is.
+    /// How much of it is supported.
     pub status: Status,
 }
 
-/// Everything that a call can be asked for in one of its arguments.
+/// All choices for one argument of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
     /// The call, and the kind of arguments that the group lists.
@@ -124,7 +124,7 @@ pub const GROUPS: &[&Group] = &[
 ];
 
 impl Group {
-    /// The flags that are accepted.
+    /// The supported flags.
     pub const fn mask(&self) -> u64 {
         let mut mask = 0;
         let mut at = 0;
@@ -137,7 +137,7 @@ impl Group {
         mask
     }
 
-    /// Whether the choice with this number is there.
+    /// True if the choice with this number is whole or partial.
     pub const fn has(&self, value: u64) -> bool {
         let mut at = 0;
         while at < self.choices.len() {
@@ -149,7 +149,7 @@ impl Group {
         false
     }
 
-    /// Whether the numbers `handled` are exactly those of the choices that are there.
+    /// True if the numbers `handled` are exactly those of the choices that are whole or partial.
     pub const fn is_handled_by(&self, handled: &[u64]) -> bool {
         let mut there = 0;
         let mut at = 0;

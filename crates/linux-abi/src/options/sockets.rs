@@ -1,5 +1,5 @@
-//! Socket options. An option about packets that are lost, wait or leave the machine has no effect
-//! on Linux's lo either: it counts as whole.
+//! Socket options. An option about packets that are lost, wait or leave the machine counts as
+//! whole: it has no effect on Linux's lo either.
 
 use super::{Group, choices};
 use crate::Status::{Absent, Partial, Whole};
@@ -355,7 +355,7 @@ pub const INTERFACE: Group = Group {
     },
 };
 
-/// Control messages of level IPPROTO_IPV6 that are sent.
+/// Control messages of level IPPROTO_IPV6 that programs send.
 pub const IPV6_CONTROL: Group = Group {
     title: "sendmsg: control messages of IPPROTO_IPV6",
     refused: "EINVAL",
@@ -377,7 +377,7 @@ pub const IPV6_CONTROL: Group = Group {
     },
 };
 
-/// Control messages of level IPPROTO_IP that are sent.
+/// Control messages of level IPPROTO_IP that programs send.
 pub const IP_CONTROL: Group = Group {
     title: "sendmsg: control messages of IPPROTO_IP",
     refused: "EINVAL",

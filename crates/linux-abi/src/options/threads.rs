@@ -25,7 +25,7 @@ pub const FUTEX: Group = Group {
     },
 };
 
-/// Flags of futex(2), beside its operation.
+/// Flags of futex(2), besides its operation.
 pub const FUTEX_FLAGS: Group = Group {
     title: "futex: flags",
     refused: "ENOSYS",

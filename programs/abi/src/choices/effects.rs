@@ -8,7 +8,7 @@ use libc::{AT_FDCWD, c_int};
 use super::{IT, TWO, file, outcome};
 use crate::{error, in_child, path, tell, tell_end};
 
-/// The files that epoll sets have, and the context of input and output, which a clone may share.
+/// epoll's files of a set and io contexts, which clone can share.
 pub unsafe fn shared() {
     unsafe {
         let own = libc::getpid();
@@ -64,7 +64,7 @@ pub unsafe fn shared() {
     }
 }
 
-/// RENAME_WHITEOUT, and whiteouts by mknod, which anybody may make.
+/// RENAME_WHITEOUT, and whiteouts by mknod, which any user may create.
 pub unsafe fn whiteouts() {
     unsafe {
         let look = |what: &str, name: &CStr| {

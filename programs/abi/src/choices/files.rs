@@ -4,7 +4,7 @@ use super::*;
 
 pub unsafe fn memory_files() {
     unsafe {
-        // A kernel may be without huge pages: bit 2.
+        // A kernel may lack huge pages (bit 2).
         let known = (0..32).filter(|&bit| bit != 2);
         table("memfd_create", known.map(|bit| 1 << bit), |flags| {
             closed(libc::syscall(libc::SYS_memfd_create, c"it".as_ptr(), flags))
@@ -49,7 +49,7 @@ pub unsafe fn paths() {
                 ))
             },
         );
-        // Linux ignores FMODE_NONOTIFY, its own bit 25.
+        // Linux ignores bit 25, its own FMODE_NONOTIFY.
         let known = (0..40).filter(|&bit| bit != 25 && !VARYING.contains(&bit));
         table("flags of openat2", known.map(|bit| 1 << bit), |flags| {
             let how = [flags, 0, 0];

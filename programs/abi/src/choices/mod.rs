@@ -1,4 +1,4 @@
-//! Arguments that are a choice among numbers or a set of flags: the result of each value.
+//! Arguments that are choices, by number or as flags: the result of each value.
 
 mod effects;
 mod files;
@@ -16,7 +16,7 @@ use crate::{error, in_child, path, tell, tell_end};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         futexes();
         waits();
@@ -38,7 +38,7 @@ pub fn run() {
 }
 
 const PAGE: usize = 4096;
-/// The bits of open flags that architectures number as they like, from O_DIRECT on.
+/// Open flags whose bits depend on the architecture, from O_DIRECT on.
 const VARYING: Range<u32> = 14..18;
 /// Names in a tmpfs.
 const IT: &CStr = c"/tmp/it";
@@ -54,7 +54,7 @@ fn outcome(result: c_long) -> String {
     }
 }
 
-/// Prints which of `values` came to what; those that follow each other as a range.
+/// Prints the result for each of `values`; consecutive ones with the same result as a range.
 fn table(what: &str, values: impl Iterator<Item = u64>, mut call: impl FnMut(u64) -> c_long) {
     let mut all: Vec<(String, Vec<(usize, u64, u64)>)> = Vec::new();
     for (at, value) in values.enumerate() {
@@ -78,18 +78,18 @@ fn table(what: &str, values: impl Iterator<Item = u64>, mut call: impl FnMut(u64
     }
 }
 
-/// The same of no flag, and of each of the lowest `count` bits alone.
+/// Prints the result for no flag, and for each of the lowest `count` bits alone.
 fn bits(what: &str, count: u32, call: impl FnMut(u64) -> c_long) {
     let values = (0..count).map(|bit| 1u64 << bit);
     table(what, [0].into_iter().chain(values), call);
 }
 
-/// The same of the first numbers, and of some far ones.
+/// Prints the result for the first numbers, and for some large ones.
 fn numbers(what: &str, count: u64, call: impl FnMut(u64) -> c_long) {
     table(what, (0..count).chain([0x7fff_ffff, 0xffff_ffff]), call);
 }
 
-/// A file of this length in the present folder.
+/// A file of this length in the current folder.
 unsafe fn file(name: &'static CStr, length: i64) -> c_int {
     unsafe {
         let file = libc::open(path(name), O_RDWR | O_CREAT, 0o644);
@@ -111,15 +111,15 @@ unsafe fn futexes() {
         let soon = [0i64, 1];
         let futex = |operation: u64, third: c_uint| {
             let (word, other) = (&raw const words[0], &raw const words[1]);
-            // A time for those that wait, and a number for the others.
+            // A timeout for those that wait, and a number for the others.
             let second = match operation & 127 {
                 3..=5 | 12 => 1,
                 _ => soon.as_ptr().addr(),
             };
             libc::syscall(libc::SYS_futex, word, operation, 0, second, other, third)
         };
-        // Operations that nobody else waits for: those that lock are left out, but for the kinds
-        // that refuse a clock.
+        // Operations that nobody else waits for: without those that lock, except for the kinds that
+        // refuse a clock.
         numbers("futex", 6, |operation| futex(operation, 0));
         table("futex", [9, 10, 12, 14, 15, 16].into_iter(), |operation| {
             futex(operation, 1)
@@ -296,7 +296,7 @@ unsafe fn pipes() {
         table("pwritev2", [0x20, 0x22, 0x30].into_iter(), |flags| {
             libc::syscall(libc::SYS_pwritev2, to, &piece, 1, 0, 0, flags)
         });
-        // Where the bytes of RWF_APPEND and RWF_NOAPPEND go.
+        // The positions of the bytes written with RWF_APPEND and RWF_NOAPPEND.
         let end = libc::open(path(c"to"), O_RDWR | libc::O_APPEND);
         for (flags, at) in [(0, 0), (0x20, 0), (0x20, 8), (0x10, 8), (0x30, 8)] {
             let done = libc::syscall(libc::SYS_pwritev2, end, &piece, 1, at, 0, flags);
@@ -359,7 +359,7 @@ unsafe fn scheduled() {
         bits("sched_setattr", 32, |flags| {
             libc::syscall(libc::SYS_sched_setattr, 0, &attributes(56, 0, 0), flags)
         });
-        // A kernel may be without clamps: their flags are left out.
+        // A kernel may lack utilisation clamping: its flags are left out.
         let known = (0..40u32).filter(|bit| ![5, 6].contains(bit));
         table(
             "a flag of sched_setattr",
@@ -404,7 +404,7 @@ unsafe fn scheduled() {
 
 unsafe fn machine() {
     unsafe {
-        // No command that ends the machine.
+        // No command that stops the machine.
         table("reboot", [1, 2, 3, 0xa1b2_c3d4].into_iter(), |command| {
             libc::syscall(libc::SYS_reboot, 0xfee1_deadu32, 672_274_793, command, 0)
         });
@@ -494,7 +494,7 @@ unsafe fn descriptors() {
         });
         bits("process_mrelease", 8, |flags| {
             let result = libc::syscall(448, fd, flags);
-            // A kernel may be without it.
+            // A kernel may lack the call.
             if error() == "ENOSYS" {
                 *libc::__errno_location() = libc::EINVAL
             }
@@ -550,7 +550,7 @@ unsafe fn memory() {
         table("msync", [3, 5, 6, 7].into_iter(), |flags| {
             libc::syscall(libc::SYS_msync, page, PAGE, flags)
         });
-        // A kernel may be without some: 12, 13, 25; 100 and 101 take memory away.
+        // A kernel may lack some: 12, 13, 25; 100 and 101 take memory away.
         let known = (0..24)
             .chain([24, 26, 27, 99, 102])
             .filter(|advice| ![12, 13].contains(advice));
@@ -560,7 +560,7 @@ unsafe fn memory() {
         table("madvise of shared memory", known, |advice| {
             libc::syscall(libc::SYS_madvise, map(MAP_SHARED), PAGE, advice)
         });
-        // PROT_BTI and PROT_MTE, which some CPUs have.
+        // PROT_BTI and PROT_MTE, which only some CPUs have.
         const OF_CPU: u64 = 0x30;
         bits("rights of mprotect", 32, |rights| {
             let page = map(MAP_PRIVATE);

@@ -1,4 +1,4 @@
-//! Pipe pages, and what eventfd, timerfd, signalfd and epoll refuse, or report only once.
+//! Pages of pipes; values that eventfd, timerfd, signalfd and epoll refuse, or report only once.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::{fs, mem, ptr, thread};
@@ -8,7 +8,7 @@ use libc::{EPOLLET, EPOLLIN, EPOLLONESHOT, c_int};
 use super::{USER, become_user};
 use crate::tell;
 
-/// A user's pipes have no more pages than the hard limit, and none grows beyond it.
+/// A user's pipes stay below the hard limit of pages, and none grows beyond it.
 pub unsafe fn pages_of_pipes() {
     let setting = "/proc/sys/fs/pipe-user-pages-hard";
     fs::write(setting, "64").expect("a setting of root's");
@@ -37,7 +37,7 @@ unsafe fn write_number(what: &str, file: c_int, value: u64) {
     });
 }
 
-/// The ends of a counter, a timer far off, and room for less than a record.
+/// The extreme values of an eventfd, a distant timer, and buffers too small for a record.
 pub unsafe fn descriptors() {
     unsafe {
         let event = libc::eventfd(0, libc::EFD_NONBLOCK);
@@ -71,7 +71,7 @@ pub unsafe fn descriptors() {
     }
 }
 
-/// How often each kind of interest tells of the same readiness; a set is no member of itself.
+/// How often each kind of interest reports the same readiness; a set cannot contain itself.
 pub unsafe fn epoll() {
     unsafe {
         let set = libc::epoll_create1(0);
@@ -108,8 +108,8 @@ pub unsafe fn epoll() {
     }
 }
 
-/// Of several threads that wait, one is told of a member that is wanted once, however often that
-/// becomes ready meanwhile; and it is told again each time that it is wanted again.
+/// One of several waiters gets an EPOLLONESHOT member, however often that becomes ready meanwhile,
+/// and again each time that it is rearmed.
 pub unsafe fn told_once() {
     const ROUNDS: usize = 3000;
     static ONE: u64 = 1;
@@ -151,7 +151,7 @@ pub unsafe fn told_once() {
             }
             is_over.store(true, SeqCst);
         });
-        // The first was wanted twice.
+        // The first round was armed twice.
         let twice = told[1..].iter().filter(|told| told.load(SeqCst) > 1);
         println!("told twice: {}", twice.count());
     }

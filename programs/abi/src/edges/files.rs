@@ -1,4 +1,4 @@
-//! Files: who may remove, execute, lease and signal; sizes, seals, holes and positions.
+//! Files: permission to remove, execute, lease and signal; sizes, seals, holes and offsets.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -13,7 +13,7 @@ unsafe fn touch(name: &'static std::ffi::CStr) -> c_int {
     unsafe { libc::open(path(name), O_CREAT | O_RDWR, 0o644) }
 }
 
-/// Only the owner of a file or of its sticky directory removes it there.
+/// Only the owner of the file or of its sticky directory may remove it there.
 pub unsafe fn sticky() {
     unsafe {
         for (name, mode) in [(c"sticky", 0o1777), (c"plain", 0o777)] {
@@ -35,7 +35,7 @@ pub unsafe fn sticky() {
     }
 }
 
-/// CAP_DAC_OVERRIDE executes what someone may execute, and no other file.
+/// With CAP_DAC_OVERRIDE one may execute files that somebody may execute, but no others.
 pub unsafe fn executed_by_root() {
     unsafe {
         libc::close(touch(c"text"));
@@ -53,7 +53,7 @@ extern "C" fn count(_: c_int) {
     TOLD.fetch_add(1, Relaxed);
 }
 
-/// Whose file may be leased, and that an open goes on when the holder closes the leased file.
+/// Only one's own files can be leased; an open continues when the holder closes the leased file.
 pub unsafe fn leases() {
     unsafe {
         let file = touch(c"leased");
@@ -88,7 +88,7 @@ pub unsafe fn leases() {
     }
 }
 
-/// 40 symbolic links are followed, and not one more.
+/// A path may have 40 symbolic links, not 41.
 pub unsafe fn links() {
     unsafe {
         libc::close(touch(c"target"));
@@ -108,7 +108,7 @@ pub unsafe fn links() {
     }
 }
 
-/// RLIMIT_FSIZE holds for ftruncate, fallocate and writes.
+/// RLIMIT_FSIZE limits ftruncate, fallocate and writes.
 pub unsafe fn size_limit() {
     unsafe {
         let file = touch(c"limited");
@@ -134,7 +134,7 @@ pub unsafe fn size_limit() {
     }
 }
 
-/// F_SEAL_SEAL keeps the seals, and a writable mapping keeps F_SEAL_WRITE off.
+/// F_SEAL_SEAL freezes the seals, and a writable mapping prevents F_SEAL_WRITE.
 pub unsafe fn seals() {
     unsafe {
         let file = libc::memfd_create(path(c"sealed"), libc::MFD_ALLOW_SEALING);
@@ -162,7 +162,7 @@ pub unsafe fn seals() {
     }
 }
 
-/// A hole begins and ends within pages.
+/// A hole that begins and ends inside pages.
 pub unsafe fn holes() {
     unsafe {
         let file = touch(c"pierced");
@@ -180,7 +180,7 @@ pub unsafe fn holes() {
     }
 }
 
-/// A descriptor signals only whom its owner may signal.
+/// A descriptor sends signals only to processes that its owner may signal.
 pub unsafe fn owner_of_signals() {
     unsafe {
         libc::signal(libc::SIGIO, count as *const () as usize);
@@ -204,7 +204,7 @@ pub unsafe fn owner_of_signals() {
     }
 }
 
-/// No position is beyond the largest signed number.
+/// No offset is beyond the largest signed number.
 pub unsafe fn positions() {
     unsafe {
         let file = touch(c"long");

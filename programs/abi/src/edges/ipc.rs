@@ -7,7 +7,7 @@ use libc::{IPC_CREAT, IPC_NOWAIT, IPC_PRIVATE, IPC_RMID, IPC_SET, IPC_STAT, c_in
 use super::{USER, become_user};
 use crate::{in_child, path, tell, tell_end, tell_ok};
 
-/// A queue takes as many bytes as it may hold, and no more messages than that.
+/// A queue holds as many bytes as its limit allows, and no more messages than that.
 pub unsafe fn messages() {
     unsafe {
         let queue = libc::msgget(IPC_PRIVATE, IPC_CREAT | 0o600);
@@ -31,7 +31,8 @@ pub unsafe fn messages() {
     }
 }
 
-/// A segment is found by its exact size; the creator of an object goes on to be its owner's equal.
+/// shmget compares with the exact size of a segment; the creator of an object keeps the owner's
+/// rights.
 pub unsafe fn segments_and_rights() {
     unsafe {
         let key = 0x5717e;

@@ -1,4 +1,4 @@
-//! Keys: the quota that an ended one gives back, when one ends, and how deep keyrings nest.
+//! Keys: quota that dead keys return, expiry, and the depth of nested keyrings.
 
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ pub unsafe fn run() {
     }
 }
 
-/// 40 keys of 1,000 bytes, one after the other, fit into a user's 20,000.
+/// 40 keys of 1,000 bytes, one after the other, within a user's quota of 20,000.
 unsafe fn given_back() {
     let start = Instant::now();
     let mut added = 0;
@@ -48,7 +48,7 @@ unsafe fn given_back() {
                 added += 1;
                 control(UNLINK, key, PROCESS.into());
             } else {
-                // Linux gives back what an ended key held a little later.
+                // Linux returns a dead key's quota a little later.
                 libc::usleep(10_000);
             }
         }
@@ -56,7 +56,7 @@ unsafe fn given_back() {
     println!("keys: {added}");
 }
 
-/// A key ends with its time.
+/// A key expires after its timeout.
 unsafe fn ended() {
     unsafe {
         let key = add(c"user", c"ending", b"text", PROCESS);
@@ -66,7 +66,7 @@ unsafe fn ended() {
     }
 }
 
-/// How deep rings may be linked into each other.
+/// The maximum depth of keyrings linked into each other.
 unsafe fn nested() {
     unsafe {
         let names = [
@@ -74,7 +74,7 @@ unsafe fn nested() {
         ];
         let rings = names.map(|name| add(c"keyring", name, b"", PROCESS));
         for (depth, pair) in rings.windows(2).enumerate() {
-            // From the bottom up: the new ring holds the chain so far.
+            // From the bottom up: the new keyring links the chain so far.
             tell_ok(
                 &format!("above {}", depth + 1),
                 control(LINK, pair[0], pair[1]) == 0,

@@ -8,7 +8,7 @@ mod processes;
 
 use crate::{in_child, tell_end};
 
-/// A user that nobody else is.
+/// A user ID that nobody else has.
 const USER: u32 = 1239;
 
 /// Runs this part.
@@ -38,12 +38,12 @@ pub fn run() {
         ("moved", processes::moved),
     ];
     for (what, part) in parts {
-        // SAFETY: every pointer that a part passes is that of a live value of the right kind.
+        // SAFETY: every pointer that a part passes is to a live value of the right type.
         tell_end(what, in_child(|| unsafe { part() }));
     }
 }
 
-/// Becomes the user `id`, with its group, and without capabilities.
+/// Changes to the user and group `id`, without capabilities.
 unsafe fn become_user(id: u32) {
     unsafe {
         libc::setgroups(0, std::ptr::null());

@@ -1,4 +1,4 @@
-//! What exec, new credentials, tracing and scheduling keep, take away and refuse.
+//! State and permissions that exec, new credentials, tracing and scheduling keep, drop or refuse.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use libc::{
 use super::USER;
 use crate::{in_child, path, tell, tell_end, tell_ok};
 
-/// The signal for the parent's death stays at an exec, and goes with the credentials.
+/// PR_SET_PDEATHSIG survives exec, and is cleared by a change of credentials.
 pub unsafe fn death_signal() {
     let now = || unsafe {
         let mut signal: c_int = -1;
@@ -28,7 +28,7 @@ pub unsafe fn death_signal() {
     }
 }
 
-/// A program that shares its maker's descriptors closes but its own at exec.
+/// exec unshares the descriptor table before it closes descriptors.
 pub unsafe fn shared_descriptors() {
     unsafe {
         let file = libc::open(path(c"/dev/null"), O_CLOEXEC);
@@ -46,7 +46,7 @@ pub unsafe fn shared_descriptors() {
     }
 }
 
-/// Who may be interrupted, and how a tracer tells a stop at a call from a breakpoint.
+/// Which tracees may be interrupted, and how a tracer tells a system-call stop from a breakpoint.
 pub unsafe fn tracing() {
     unsafe {
         let child = libc::fork();
@@ -80,7 +80,7 @@ pub unsafe fn tracing() {
     }
 }
 
-/// No thread is made beyond the limit for all.
+/// No thread is created beyond the system-wide limit.
 pub unsafe fn most_threads() {
     const SETTING: &str = "/proc/sys/kernel/threads-max";
     let before = fs::read_to_string(SETTING).unwrap_or_default();
@@ -96,10 +96,10 @@ pub unsafe fn most_threads() {
     set("19", "19");
     tell_ok("a process", in_child(|| ()) == 0);
     set("20", "20");
-    // SAFETY: no process is made.
+    // SAFETY: no process is created.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: it is a child that should not be.
+        // SAFETY: a child that should not exist.
         unsafe { libc::_exit(0) };
     }
     tell("a process more", child);
@@ -109,8 +109,8 @@ pub unsafe fn most_threads() {
     threads.into_iter().for_each(|thread| _ = thread.join());
 }
 
-/// Of those that wait at one priority, who was moved down to it comes first, and who was moved up
-/// last.
+/// Among waiters of one priority, a thread that was lowered to it comes first, and one that was
+/// raised to it last.
 pub unsafe fn moved() {
     let schedule = |who: i32, priority: i32| unsafe {
         libc::syscall(
@@ -128,7 +128,7 @@ pub unsafe fn moved() {
         let mut ends = [0; 2];
         libc::pipe(ends.as_mut_ptr());
         for (what, priority) in [("down", 30), ("up", 10)] {
-            // They wait until this process waits.
+            // The children run once this process waits.
             let [stays, moves] = [b"s", b"m"].map(|name| {
                 let child = libc::fork();
                 if child == 0 {

@@ -57,8 +57,8 @@ pub unsafe fn handed_on() {
     }
 }
 
-/// Nobody who begins to wait meanwhile is forgotten by a thread that gives a lock up, while the
-/// page of the word must be copied first: the word is in a private page of a file.
+/// UNLOCK_PI does not miss a new waiter while it must first copy the word's page, which is a
+/// private page of a file.
 pub unsafe fn given_up_at_a_fault() {
     const ROUNDS: u32 = 400;
     const PAGE: usize = 1 << 16;
@@ -104,7 +104,7 @@ pub unsafe fn given_up_at_a_fault() {
     }
 }
 
-/// A thread ends with a lock that another waits for.
+/// A thread exits with a lock for which another waits.
 pub unsafe fn owner_gone() {
     unsafe {
         let (word, taken) = (AtomicU32::new(0), AtomicU32::new(0));
@@ -118,7 +118,7 @@ pub unsafe fn owner_gone() {
                 while taken.load(SeqCst) == 0 {
                     thread::yield_now();
                 }
-                // The lock may be nobody's between the owner's last look and its end.
+                // The lock may be free between the owner's last look and its exit.
                 let result = futex(&word, LOCK_PI, 0, ptr::null());
                 let own = word.load(SeqCst) & TID == libc::gettid() as u32;
                 if result == 0 {
@@ -134,8 +134,8 @@ pub unsafe fn owner_gone() {
     }
 }
 
-/// Others do not get ahead of those who wait when a robust lock's owner has died, nor where a
-/// program writes into its word.
+/// Waiters are not overtaken when the owner of a robust lock has died, or when a program overwrites
+/// the word.
 pub unsafe fn not_overtaken() {
     unsafe {
         let word = AtomicU32::new(0);
@@ -151,7 +151,8 @@ pub unsafe fn not_overtaken() {
                 format!("waited: {result}, has it: {owner}")
             });
             until_waited_for(&word);
-            // It waits once it is found in the lock's queue, where a short wait comes behind it.
+            // It waits once it is in the lock's queue, where a waiter with a deadline in the past
+            // queues after it.
             await_call(second.load(SeqCst));
             for (what, value) in [
                 ("held", own),
@@ -183,8 +184,8 @@ pub unsafe fn not_overtaken() {
     }
 }
 
-/// Of three processes two die at once, of which one has the lock and the other waits before the
-/// third: that gets it.
+/// Two of three processes die at once, the owner of the lock and its first waiter: the third gets
+/// the lock.
 pub unsafe fn two_gone() {
     const ROUNDS: usize = 60;
     unsafe {
@@ -241,7 +242,7 @@ pub unsafe fn two_gone() {
     }
 }
 
-/// A lock in a robust list, with the list's links.
+/// A lock in a robust list, with the link.
 #[repr(C)]
 struct Entry {
     next: AtomicUsize,
@@ -282,7 +283,7 @@ pub unsafe fn robust() {
                     entry.word.store(libc::gettid() as u32, SeqCst);
                 });
             });
-            // The thread is joined before the kernel has let go of it.
+            // The thread may be joined before the kernel has released the lock.
             while entry.word.load(SeqCst) & OWNER_DIED == 0 {
                 thread::yield_now();
             }
@@ -322,7 +323,7 @@ pub unsafe fn woken_and_dead() {
                 };
                 futex(&entry.word, libc::FUTEX_WAIT, OWNER_DIED | WAITERS, &end)
             });
-            // Each dies until one wakes the waiter.
+            // Threads die until one wakes the waiter.
             while !waiter.is_finished() {
                 scope.spawn(|| {
                     let size = size_of::<Head>();
@@ -335,7 +336,7 @@ pub unsafe fn woken_and_dead() {
     }
 }
 
-/// A word at which somebody waits for no lock is none.
+/// FUTEX_LOCK_PI refuses a word with plain waiters.
 pub unsafe fn mixed() {
     unsafe {
         let word = AtomicU32::new(0);

@@ -1,4 +1,4 @@
-//! Futexes: PI locks, locks whose owner died, waits with bitsets and deadlines, futex2's calls.
+//! Futexes: PI locks, robust locks, waits with bitsets and deadlines, and the futex2 calls.
 
 mod locks;
 mod moved;
@@ -76,11 +76,11 @@ pub fn run() {
     }
 }
 
-/// No thread is fewer than one to wake, and a negative count is no large one.
+/// A count of 0 or below wakes one thread, as Linux does.
 unsafe fn woken_before_counted() {
     let word = AtomicU32::new(0);
     let woken = |count: i32| {
-        // Tried until the thread that is to be woken waits.
+        // Repeats until the thread to be woken waits.
         (0..10_000).find_map(|_| {
             thread::sleep(Duration::from_millis(1));
             let woken = unsafe { futex(&word, libc::FUTEX_WAKE, count as u32, ptr::null()) };
@@ -97,7 +97,7 @@ unsafe fn woken_before_counted() {
     });
 }
 
-/// A thread that is moved to another word meanwhile is woken there or where it was.
+/// A thread that is requeued meanwhile is woken at one of the two words.
 unsafe fn woken_on_the_way() {
     const ROUNDS: u32 = 2000;
     let words = [const { AtomicU32::new(0) }; 2];
@@ -146,7 +146,7 @@ unsafe fn woken_on_the_way() {
     });
 }
 
-/// A thread that waits again as soon as it is woken is woken once by each call.
+/// One call wakes a thread once, even if that waits again at once.
 unsafe fn woken_again() {
     let (word, ended) = (AtomicU32::new(0), AtomicU32::new(0));
     let wait = || unsafe {
@@ -175,7 +175,7 @@ unsafe fn woken_again() {
     });
 }
 
-/// A word of a file that two processes have opened apart is one word.
+/// A file's word is the same futex in two processes with separate opens.
 unsafe fn by_two_opens() {
     let map = || unsafe {
         let file = libc::open(c"word".as_ptr(), libc::O_CREAT | libc::O_RDWR, 0o644);
@@ -197,7 +197,7 @@ unsafe fn by_two_opens() {
         }
         let word = map();
         let mut woken = 0;
-        // The child may not wait yet; it does not wait for ever.
+        // The child may not wait yet, but does not wait for ever.
         while woken == 0 && libc::waitpid(child, ptr::null_mut(), libc::WNOHANG) == 0 {
             woken = futex(word, libc::FUTEX_WAKE, 1, ptr::null());
             libc::sched_yield();
@@ -237,7 +237,7 @@ unsafe fn futex6(
     }
 }
 
-/// A lock's word, as text.
+/// The text for a lock's word.
 fn held(word: &AtomicU32) -> String {
     let word = word.load(SeqCst);
     let owner = match word & TID {
@@ -252,7 +252,7 @@ fn held(word: &AtomicU32) -> String {
     )
 }
 
-/// Waits until the word says that somebody waits for the lock.
+/// Waits until the word has FUTEX_WAITERS.
 fn until_waited_for(word: &AtomicU32) {
     while word.load(SeqCst) & WAITERS == 0 {
         thread::yield_now();
@@ -338,7 +338,7 @@ unsafe fn futex2() {
         tell_end(
             "a wait that a signal ends",
             in_child(|| {
-                // It ends the process, whether or not the wait has begun.
+                // The alarm ends the process, whether or not the wait has begun.
                 libc::alarm(1);
                 libc::syscall(
                     455,
@@ -354,8 +354,8 @@ unsafe fn futex2() {
     }
 }
 
-/// The thread that waited longest is woken first, however many wait. Each comes by way of another
-/// word, so that it is known to wait before the next comes.
+/// The thread that has waited longest is woken first, however many wait. Each is requeued from
+/// another word, so that it is known to wait before the next comes.
 unsafe fn woken_in_order() {
     const THREADS: usize = 64;
     let (word, door, woken) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
@@ -389,7 +389,7 @@ unsafe fn woken_in_order() {
     println!("in the order of their coming {}", in_order.load(SeqCst));
 }
 
-/// A word that a thread waits for among several (`struct futex_waitv`).
+/// An entry of futex_waitv (`struct futex_waitv`).
 #[repr(C)]
 struct Waitv {
     value: u64,
@@ -398,8 +398,8 @@ struct Waitv {
     reserved: u32,
 }
 
-/// Waits for one of `words` to be no longer 0, until so many nanoseconds have passed; which was
-/// woken.
+/// Waits until one of `words` is not 0, with a timeout in nanoseconds; returns the index of the one
+/// that was woken.
 unsafe fn wait_for_any(words: &[AtomicU32], nanoseconds: i64) -> Option<usize> {
     const PRIVATE_U32: u32 = 2 | 128;
     let waits = words.iter().map(|word| Waitv {
@@ -423,13 +423,13 @@ unsafe fn wait_for_any(words: &[AtomicU32], nanoseconds: i64) -> Option<usize> {
     usize::try_from(result).ok()
 }
 
-/// Threads that wait for several words, some until a time that mostly passes, while others wake one
-/// at a time: no wake-up is lost, also where it meets the time.
+/// Threads wait for several words, some with a short timeout, while others wake one waiter at a
+/// time: no wake-up is lost, even if it coincides with a timeout.
 unsafe fn several_under_load() {
     const WORDS: usize = 8;
     const TOKENS: usize = 2000;
     const PRIVATE: i32 = 128;
-    // The last holds nothing until all is over.
+    // The last word stays 0 until all is over.
     let words = [const { AtomicU32::new(0) }; WORDS + 1];
     let [taken, lost] = [const { AtomicUsize::new(0) }; 2];
     let wake = |word: &AtomicU32, most: u32| {
@@ -447,7 +447,7 @@ unsafe fn several_under_load() {
     let is_over = || words[WORDS].load(SeqCst) != 0;
     thread::scope(|scope| {
         for _ in 0..4 {
-            // Takes what is there, and waits for long.
+            // Takes the tokens that are there, and waits for long.
             scope.spawn(|| {
                 while !is_over() {
                     words[..WORDS].iter().for_each(take);
@@ -457,7 +457,7 @@ unsafe fn several_under_load() {
                     lost.fetch_add(usize::from(is_late), SeqCst);
                 }
             });
-            // Takes nothing, waits a moment, and passes on what wakes it.
+            // Takes nothing, waits briefly, and passes on each wake-up.
             scope.spawn(|| {
                 while !is_over() {
                     // SAFETY: as above.

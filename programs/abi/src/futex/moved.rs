@@ -1,16 +1,15 @@
-//! Waiters on many words that are moved from one to another, many at once, and woken through a
-//! third.
+//! Waiters on many words that are requeued, many at once, and woken through another word.
 
 use super::*;
 
-/// Words that a thread may wait for.
+/// The maximum number of words for futex_waitv.
 const MOST: usize = 128;
 
 const PRIVATE: i32 = 128;
 
-/// Wakes a thread that waits for the word; how many there were.
+/// Wakes a thread that waits for the word; returns the number of woken threads.
 fn wake(word: &AtomicU32) -> usize {
-    // SAFETY: the words outlive those who wait for them.
+    // SAFETY: the words outlive their waiters.
     unsafe { futex(word, libc::FUTEX_WAKE | PRIVATE, 1, ptr::null()) as usize }
 }
 
@@ -20,7 +19,7 @@ fn wake_or_move(from: &AtomicU32, moves: usize, to: &AtomicU32) -> i64 {
     unsafe { futex6(from, libc::FUTEX_REQUEUE | PRIVATE, 0, moves, to, 0) }
 }
 
-/// Waits for the first word all times but one, and for the last; which was woken.
+/// Waits for `word` in all entries but one, and for `last`; returns the index of the woken entry.
 fn wait_for(word: &AtomicU32, last: &AtomicU32) -> i64 {
     const PRIVATE_U32: u32 = 2 | 128;
     let waits: Vec<Waitv> = (0..MOST)
@@ -36,7 +35,7 @@ fn wait_for(word: &AtomicU32, last: &AtomicU32) -> i64 {
     unsafe { libc::syscall(libc::SYS_futex_waitv, waits.as_ptr(), MOST, 0, none, 0) }
 }
 
-/// More are moved by a call than are moved without a pause: as many as it was to move.
+/// A call requeues as many waiters as it was asked to, even more than it moves without a pause.
 pub fn many() {
     const THREADS: usize = 5;
     const ALL: usize = THREADS * (MOST - 1);
@@ -63,8 +62,8 @@ pub fn many() {
     });
 }
 
-/// A thread that was moved and then woken through another word waits nowhere any more, and leaves
-/// nothing behind.
+/// A thread that was requeued and then woken through another word waits nowhere any more, and
+/// leaves nothing behind.
 pub fn and_woken() {
     const ROUNDS: usize = 500;
     let [word, second, last] = [const { AtomicU32::new(0) }; 3];

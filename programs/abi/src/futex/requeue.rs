@@ -1,4 +1,4 @@
-//! Waiters that are moved from one futex to another.
+//! Waiters that are requeued from one futex to another.
 
 use super::*;
 
@@ -43,8 +43,8 @@ pub unsafe fn requeued() {
     }
 }
 
-/// A call moves those that waited when it looked at the word, and not the one that got the lock
-/// thereby and waits again with another value.
+/// A call requeues the threads that wait when it checks the word, not the one that gets the lock by
+/// it and waits again with another value.
 pub unsafe fn requeued_at_once() {
     const THREADS: usize = 300;
     static WORD: AtomicU32 = AtomicU32::new(0);
@@ -80,7 +80,7 @@ pub unsafe fn requeued_at_once() {
     tell_end("requeue", in_child(act));
 }
 
-/// How many threads of this process sleep in futex(2) for a word.
+/// The number of this process's threads that sleep in futex(2) on a word.
 fn waiters(word: &'static AtomicU32) -> usize {
     let call = format!("{} {word:p} ", libc::SYS_futex);
     let tasks = std::fs::read_dir("/proc/self/task").expect("a folder");
@@ -91,7 +91,7 @@ fn waiters(word: &'static AtomicU32) -> usize {
     calls.filter(|text| text.starts_with(&call)).count()
 }
 
-/// Nobody is moved to a lock whose owner waits for a lock of his.
+/// No thread is requeued to a PI lock whose owner waits for a lock of that thread: EDEADLK.
 pub unsafe fn requeued_in_a_circle() {
     static WORDS: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
     let [word, first, second] = &WORDS;
@@ -120,7 +120,7 @@ pub unsafe fn requeued_in_a_circle() {
     tell_end("requeue", in_child(act));
 }
 
-/// A waiter that is requeued to where it waits counts as moved; nobody else is woken.
+/// A waiter that is requeued to its own word counts as moved; no other thread is woken.
 pub unsafe fn requeued_to_itself() {
     let (word, other) = (AtomicU32::new(0), AtomicU32::new(0));
     let woken = AtomicU32::new(0);

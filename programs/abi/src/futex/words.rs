@@ -1,4 +1,4 @@
-//! The identity of a word: which waits and wakes meet, and where a word may not be.
+//! The identity of a futex: the waits and wakes that match, and invalid places of a word.
 
 use super::*;
 
@@ -7,7 +7,7 @@ const PAGE: usize = 1 << 16;
 const READ: i32 = libc::PROT_READ;
 const BOTH: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-/// A page with a word in it; `file` is -1 for none.
+/// A page with a word in it; `file` is -1 for anonymous memory.
 unsafe fn page(rights: i32, flags: i32, file: i32) -> &'static AtomicU32 {
     unsafe {
         let none = if file < 0 { libc::MAP_ANONYMOUS } else { 0 };
@@ -29,7 +29,7 @@ unsafe fn file() -> i32 {
     }
 }
 
-/// The errors of each operation at words in mappings of all kinds.
+/// Errors of each operation on words in all kinds of mappings.
 pub unsafe fn in_mappings() {
     unsafe {
         let file = file();
@@ -63,7 +63,7 @@ pub unsafe fn in_mappings() {
     }
 }
 
-/// What each operation says of `word`, which has `rights` while it is called.
+/// Prints the error of each operation on `word`, whose page has `rights` during the calls.
 unsafe fn errors(what: &str, word: &AtomicU32, rights: i32, flag: i32) {
     let other = AtomicU32::new(0);
     let own = unsafe { libc::gettid() } as u32;
@@ -112,7 +112,7 @@ unsafe fn errors(what: &str, word: &AtomicU32, rights: i32, flag: i32) {
     println!("{what}{flag}:{said}");
 }
 
-/// Which wakes find a wait, by the flag of both.
+/// The wakes that match a wait, by FUTEX_PRIVATE_FLAG in both.
 pub unsafe fn met() {
     unsafe {
         let (shared, private) = (libc::MAP_SHARED, libc::MAP_PRIVATE);
@@ -150,7 +150,7 @@ pub unsafe fn met() {
     }
 }
 
-/// How many a wake at `from` wakes of one that waits at `at`, which is woken then.
+/// Waits at `at`, and wakes at `from`; returns how many that woke. A waiter left over is woken.
 unsafe fn woken(at: &AtomicU32, flag: i32, from: &AtomicU32, other: i32) -> i64 {
     let waiter = AtomicU32::new(0);
     let wait = || unsafe {

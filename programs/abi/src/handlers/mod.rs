@@ -1,4 +1,4 @@
-//! How handlers are entered and left: the flags of sigaction(2), alternate stacks, restarts,
+//! Entry and return of signal handlers: the flags of sigaction(2), alternate stacks, restarts,
 //! signalfd(2).
 
 mod signalfd;
@@ -13,7 +13,7 @@ use libc::{
 
 use crate::{in_child, tell, tell_end};
 
-/// A real-time signal that no C library keeps for itself.
+/// A real-time signal that no C library reserves.
 const QUEUED: c_int = 40;
 
 static DEPTH: AtomicI32 = AtomicI32::new(0);
@@ -23,8 +23,8 @@ static COUNT: AtomicI32 = AtomicI32::new(0);
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind; handlers only call
-    // what they may.
+    // SAFETY: every pointer passed is to a live value of the right type; the handlers call only
+    // functions that a signal handler may call.
     unsafe {
         tell_end("flags", in_child(|| flags()));
         tell_end("masks", in_child(|| masks()));
@@ -54,7 +54,7 @@ unsafe fn act(signal: c_int, handler: usize, flags: c_int, blocked: &[c_int]) ->
 extern "C" fn nested(signal: c_int) {
     DEEPEST.fetch_max(DEPTH.fetch_add(1, SeqCst) + 1, SeqCst);
     if COUNT.fetch_sub(1, SeqCst) > 0 {
-        // SAFETY: it may be called in a handler.
+        // SAFETY: raise may be called in a handler.
         unsafe { libc::raise(signal) };
     }
     DEPTH.fetch_sub(1, SeqCst);
@@ -78,7 +78,7 @@ unsafe fn flags() {
                 libc::raise(SIGUSR1);
             }),
         );
-        // The kernel clears what it does not know.
+        // The kernel clears unknown flags.
         let raw = [nested as *const () as usize, 0x400 | 0x8000_0000, 0, 0];
         tell(
             "unsupported",
@@ -101,7 +101,7 @@ unsafe fn flags() {
 
 unsafe fn masks() {
     extern "C" fn shown(_: c_int) {
-        // SAFETY: the set is the kernel's to write.
+        // SAFETY: the kernel writes the set.
         unsafe {
             let mut set: libc::sigset_t = mem::zeroed();
             libc::sigprocmask(libc::SIG_BLOCK, ptr::null(), &mut set);
@@ -154,7 +154,7 @@ unsafe fn masks() {
 extern "C" fn place(_: c_int) {
     let local = 0u8;
     PLACE.store((&raw const local).expose_provenance(), SeqCst);
-    // SAFETY: the kernel writes a stack's description.
+    // SAFETY: the kernel writes the structure.
     unsafe {
         let mut now: libc::stack_t = mem::zeroed();
         libc::sigaltstack(ptr::null(), &mut now);
@@ -170,14 +170,14 @@ extern "C" fn place(_: c_int) {
     }
 }
 
-/// A `struct pollfd` of descriptor 0 on: its parts change while poll(2) waits.
+/// A `struct pollfd`, as one word: other code changes it while poll(2) waits.
 static ENTRY: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn asks_more(_: c_int) {
     ENTRY.fetch_or((libc::POLLPRI as u64) << 32, SeqCst);
 }
 
-/// poll(2) writes `revents` of each entry and nothing else, also where a signal ends it.
+/// poll(2) writes only `revents` of each entry, even if a signal ends it.
 unsafe fn polled() {
     unsafe {
         let mut ends = [0; 2];
@@ -217,7 +217,7 @@ unsafe fn polled() {
 unsafe fn children() {
     extern "C" fn count(_: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
         COUNT.fetch_add(1, SeqCst);
-        // SAFETY: the kernel gives the information.
+        // SAFETY: the kernel passes a siginfo.
         PLACE.store(unsafe { (*info).si_code } as usize, SeqCst);
     }
     unsafe {
@@ -240,7 +240,7 @@ unsafe fn children() {
             let stopped = (COUNT.load(SeqCst), PLACE.load(SeqCst));
             libc::kill(child, libc::SIGCONT);
             libc::waitpid(child, ptr::null_mut(), libc::WCONTINUED);
-            // The child itself tells that it goes on, later than a wait may find it so.
+            // The child itself reports that it continues, perhaps later than a wait sees that.
             while flags == 0 && COUNT.load(SeqCst) < 2 {
                 libc::sched_yield();
             }
@@ -254,7 +254,7 @@ unsafe fn children() {
         };
         let told = stop_and_go(0);
         show(told);
-        // A process that a wait reports a stop to has its signal already.
+        // When a wait reports a stop, the signal for it has been sent.
         let late = (0..300).filter(|_| stop_and_go(0) != told).count();
         println!("late: {late}");
         show(stop_and_go(libc::SA_NOCLDSTOP));
@@ -269,7 +269,7 @@ unsafe fn children() {
     }
 }
 
-/// The values of `si_code` that a sender may choose.
+/// Values of `si_code` that a sender may choose.
 unsafe fn codes() {
     unsafe {
         let (own, thread) = (libc::getpid(), libc::syscall(libc::SYS_gettid) as c_int);
@@ -357,7 +357,7 @@ unsafe fn codes() {
     }
 }
 
-/// Calls that a handled signal ends, and those that go on.
+/// Calls that a handled signal interrupts, and those that restart.
 unsafe fn restarts() {
     extern "C" fn handled(_: c_int) {
         COUNT.fetch_add(1, SeqCst);
@@ -394,8 +394,8 @@ unsafe fn restarts() {
             act(SIGUSR1, handled as *const () as usize, flags, &[]);
             let mut call = |what: &str, work: &mut dyn FnMut() -> i64| {
                 COUNT.store(0, SeqCst);
-                // The first signal ends the call or not; one that goes on is ended by the second,
-                // which has no SA_RESTART.
+                // The first signal ends the call or not; a restarted call is ended by the second,
+                // whose action has no SA_RESTART.
                 let parent = libc::getpid();
                 child = libc::fork();
                 if child == 0 {
@@ -462,11 +462,11 @@ fn handled_once(process: c_int) -> bool {
     status.contains("ShdPnd:\t0000000000000000")
 }
 
-/// A handler changes where the program goes on, and with which mask.
+/// A handler changes the program counter and the mask to which it returns.
 unsafe fn context() {
     extern "C" fn change(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
         let context: *mut libc::ucontext_t = context.cast();
-        // SAFETY: the kernel gives the context.
+        // SAFETY: the kernel passes a context.
         unsafe {
             println!(
                 "held before {}",

@@ -73,7 +73,7 @@ pub unsafe fn descriptor() {
     }
 }
 
-/// Any signal can say what a file is ready for.
+/// F_SETSIG selects the signal that reports a file's readiness.
 unsafe fn ready(file: c_int) {
     const F_SETSIG: c_int = 10;
     unsafe {
@@ -100,7 +100,7 @@ unsafe fn ready(file: c_int) {
     }
 }
 
-/// What /proc shows of an open file.
+/// The content of /proc/self/fdinfo for a file.
 fn fdinfo(file: c_int) -> String {
     std::fs::read_to_string(format!("/proc/self/fdinfo/{file}")).unwrap_or_default()
 }

@@ -55,13 +55,13 @@ pub unsafe fn stacks() {
             scope.spawn(move || {
                 let mut now: libc::stack_t = mem::zeroed();
                 libc::sigaltstack(ptr::null(), &mut now);
-                // Rust gives its threads a stack for overflows.
+                // Rust gives each thread an alternate stack.
                 println!("a thread's is its own: {}", now.ss_sp.addr() != place);
             });
         });
         tell("nowhere", libc::syscall(libc::SYS_sigaltstack, 1, 0));
         tell("told nowhere", libc::syscall(libc::SYS_sigaltstack, 0, 1));
-        // A handler whose stack has no room.
+        // A handler whose stack is not accessible.
         tell_end(
             "no room",
             in_child(|| {
@@ -81,9 +81,9 @@ pub unsafe fn stacks() {
 
 const SS_AUTODISARM: c_int = 1 << 31;
 
-/// What the context of a handler says of the alternate stack, and sigaltstack(2) in it.
+/// Prints the alternate stack in the context of a handler, and by sigaltstack(2) in it.
 extern "C" fn inner(signal: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel gives the context, and writes a stack's description.
+    // SAFETY: the kernel passes a context, and writes the structure.
     unsafe {
         let kept = (*context.cast::<libc::ucontext_t>()).uc_stack;
         let mut now: libc::stack_t = mem::zeroed();
@@ -96,9 +96,9 @@ extern "C" fn inner(signal: c_int, _: *mut libc::siginfo_t, context: *mut c_void
     place(signal);
 }
 
-/// Arms the stack that it runs on again, which disarms itself, and is interrupted there.
+/// Sets its own alternate stack again, which has SS_AUTODISARM, and is interrupted on it.
 extern "C" fn outer(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: as above; the second handler does not come back.
+    // SAFETY: as above; the second handler does not return.
     unsafe {
         let kept = (*context.cast::<libc::ucontext_t>()).uc_stack;
         tell("armed on it", libc::sigaltstack(&kept, ptr::null_mut()));
@@ -129,7 +129,7 @@ pub unsafe fn armed() {
             ss_flags: flags,
             ss_size: room.len(),
         };
-        // C libraries refuse SS_ONSTACK themselves.
+        // C libraries refuse SS_ONSTACK.
         let set = |flags: c_int| libc::syscall(libc::SYS_sigaltstack, &stack(flags), 0);
         let disabled = libc::SS_DISABLE;
         for flags in [0, libc::SS_ONSTACK, SS_AUTODISARM, SS_AUTODISARM | 1] {

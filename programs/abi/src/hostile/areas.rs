@@ -1,5 +1,5 @@
 //! As many mappings as a program may have: each change, look-up and copy takes no longer than with
-//! a few.
+//! few.
 
 use std::fs;
 use std::ptr;
@@ -12,14 +12,15 @@ use super::become_user;
 use crate::{in_child, tell};
 
 const PAGE: usize = 4096;
-/// Pages of the mapping that is cut: two areas for every two pages, fewer than a program may have.
+/// The size of the mapping in pages. It is cut into two areas for every two pages, fewer than the
+/// limit.
 const PAGES: usize = 60_000;
 
 /// Runs this part.
 pub fn run() {
     in_child(|| {
         become_user();
-        // SAFETY: pages of one mapping of this function's own.
+        // SAFETY: pages of this function's own mapping.
         unsafe {
             let start = map(ptr::null_mut(), PAGES, 0);
             tell("areas", areas(start));
@@ -59,7 +60,7 @@ unsafe fn protect(at: *mut libc::c_void, pages: usize, rights: i32) -> i32 {
     unsafe { libc::mprotect(at, pages * PAGE, rights) }
 }
 
-/// How many of the calls for every second page fail: from both ends, so that no order is spared.
+/// How many calls for every second page fail. Works from both ends, to cover both orders.
 fn each_second(start: *mut libc::c_void, call: impl Fn(*mut libc::c_void) -> i32) -> i32 {
     let pages = (1..PAGES / 2).map(|index| index * 2);
     let order = pages
@@ -70,7 +71,7 @@ fn each_second(start: *mut libc::c_void, call: impl Fn(*mut libc::c_void) -> i32
     failed.count() as i32
 }
 
-/// How many areas the mapping has by `/proc/self/maps`.
+/// The number of areas that the mapping has in `/proc/self/maps`.
 fn areas(start: *mut libc::c_void) -> i32 {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let first = |line: &str| usize::from_str_radix(line.split('-').next()?, 16).ok();

@@ -1,4 +1,4 @@
-//! Memory that is requested but not touched: how much is committed (overcommit).
+//! Memory that is reserved but not accessed: how much counts as committed (overcommit).
 
 use std::{fs, ptr};
 
@@ -18,7 +18,7 @@ pub fn run() {
         set("memory", mode);
     }
     let all = kbytes("MemTotal:") * 1024 + MIB;
-    // SAFETY: new mappings only, of which nothing is touched.
+    // SAFETY: only new mappings, which are not accessed.
     unsafe {
         requests(all);
         set("memory", "1");
@@ -53,7 +53,7 @@ unsafe fn map(len: usize, rights: i32, flags: i32) -> *mut c_void {
     unsafe { libc::mmap(ptr::null_mut(), len, rights, flags | MAP_ANONYMOUS, -1, 0) }
 }
 
-/// Maps, tells whether that was possible, and unmaps.
+/// Maps, prints whether that succeeded, and unmaps.
 unsafe fn try_map(what: &str, len: usize, rights: i32, flags: i32) {
     unsafe {
         let at = map(len, rights, flags);
@@ -86,7 +86,7 @@ unsafe fn requests(len: usize) {
     }
 }
 
-/// The limit is given in one of two ways.
+/// The limit is set as a ratio or in kilobytes.
 fn limits() {
     let total = kbytes("MemTotal:");
     let near = |limit: usize| kbytes("CommitLimit:").abs_diff(limit) < 16;
@@ -105,7 +105,7 @@ fn limits() {
     show("kbytes");
 }
 
-/// A machine that has promised all but 64 MiB of what it may.
+/// Uses the limit of a machine that has committed all but 64 MiB.
 unsafe fn strict() {
     let before = kbytes("Committed_AS:");
     set_quietly(before + (64 << 10));
@@ -149,7 +149,7 @@ fn set_quietly(kbytes: usize) {
     tell_ok("a limit", done.is_ok());
 }
 
-/// 0 where a child could be made, which ends at once.
+/// Returns 0 if a child, which exits at once, could be created.
 unsafe fn fork() -> i32 {
     unsafe {
         let child = libc::fork();

@@ -1,5 +1,5 @@
-//! Processes that fork while their group is killed, and a lease whose holder answers a break with
-//! the same lease.
+//! Processes that fork while their group is killed; and a lease whose holder answers each break
+//! with the same lease.
 
 use std::fs;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
@@ -10,17 +10,17 @@ use libc::{F_RDLCK, F_SETLEASE, F_WRLCK, SIGALRM, SIGKILL, WNOHANG};
 use super::become_user;
 use crate::{tell, tell_end};
 
-/// Groups that are killed, and the processes in each that make children.
+/// The number of groups that are killed, and of processes in each that fork.
 const GROUPS: i32 = 60;
 const MAKERS: usize = 4;
-/// How long the members of a group that was killed may take to end.
+/// The time that the members of a killed group may take to end.
 const LONG: Duration = Duration::from_secs(20);
 
 const BREAK_TIME: &str = "/proc/sys/fs/lease-break-time";
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: it touches no memory.
+    // SAFETY: the call accesses no memory.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
     let escaped = (0..GROUPS).filter(|&round| !all_end(round));
     tell(
@@ -33,13 +33,13 @@ pub fn run() {
     _ = fs::write(BREAK_TIME, before);
 }
 
-/// Makes children, which do the same, and ends.
+/// Forks repeatedly: each parent exits, and its child continues.
 fn make_children() -> ! {
     loop {
-        // SAFETY: the process has one thread, and touches no memory.
+        // SAFETY: the process has one thread, and accesses no memory.
         unsafe {
             match libc::fork() {
-                // The maker ends at once, so that a child that is missed lives.
+                // The parent exits at once, so a child that the signal misses survives.
                 child if child > 0 => libc::_exit(0),
                 _ => continue,
             }
@@ -47,7 +47,7 @@ fn make_children() -> ! {
     }
 }
 
-/// Kills a group whose members make children; whether all end.
+/// Kills a group whose members fork; returns whether all end.
 fn all_end(round: i32) -> bool {
     // SAFETY: a child of one thread becomes a group's leader; the others are in its group.
     unsafe {
@@ -63,7 +63,7 @@ fn all_end(round: i32) -> bool {
             make_children();
         }
         libc::setpgid(leader, leader);
-        // Reaps the children that have ended meanwhile, so that process numbers become free.
+        // Reaps children that have ended meanwhile, which frees their process IDs.
         let until = Instant::now() + Duration::from_millis(20 + round as u64);
         while Instant::now() < until {
             libc::waitpid(-leader, std::ptr::null_mut(), WNOHANG);
@@ -85,18 +85,18 @@ fn all_end(round: i32) -> bool {
     }
 }
 
-/// The file that has the lease.
+/// The file with the lease.
 static LEASED: AtomicI32 = AtomicI32::new(-1);
 
 extern "C" fn take_it_again(_: i32) {
-    // SAFETY: it touches no memory.
+    // SAFETY: the call accesses no memory.
     unsafe { libc::fcntl(LEASED.load(Relaxed), F_SETLEASE, F_WRLCK) };
 }
 
 extern "C" fn nothing(_: i32) {}
 
 fn handle(signal: i32, handler: extern "C" fn(i32)) {
-    // SAFETY: the handlers make one call, or none.
+    // SAFETY: the handlers make one call or none.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as *const () as usize;
@@ -104,11 +104,10 @@ fn handle(signal: i32, handler: extern "C" fn(i32)) {
     }
 }
 
-/// Opens a file whose lease is answered with itself again and again, where an answer may take
-/// `seconds`: 0 is for ever.
+/// Opens a file whose lease is set again on each break. The break time is `seconds`; 0 is no limit.
 fn same_lease(seconds: &str) {
     fs::write(BREAK_TIME, seconds).expect("the time");
-    // SAFETY: every path ends with zero.
+    // SAFETY: every path is NUL-terminated.
     unsafe {
         let file = libc::open(c"contested".as_ptr(), libc::O_RDWR | libc::O_CREAT, 0o644);
         tell("lease", libc::fcntl(file, F_SETLEASE, F_WRLCK));
@@ -119,8 +118,8 @@ fn same_lease(seconds: &str) {
         let opener = libc::fork();
         if opener == 0 {
             handle(SIGALRM, nothing);
-            // A process that waits for ever has no other way out. Another signal comes if the first
-            // does before it waits.
+            // A signal is the only way to end a wait without limit. It repeats, in case the first
+            // comes before the wait.
             let mut timer: libc::itimerval = std::mem::zeroed();
             timer.it_value.tv_sec = if seconds == "0" { 2 } else { 60 };
             timer.it_interval = timer.it_value;

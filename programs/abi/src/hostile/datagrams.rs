@@ -1,5 +1,5 @@
-//! More datagram sockets than memory has room for, filled by broadcasts: the waiting data is
-//! limited for the machine, and freed with the sockets.
+//! More datagram sockets than memory has room for, filled by broadcasts: the queued data is limited
+//! for the whole machine, and freed with the sockets.
 
 use std::fs;
 use std::thread;
@@ -25,7 +25,7 @@ const LIMIT: rlimit = rlimit {
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: no pointers but to live values.
+    // SAFETY: all pointers are to live values.
     unsafe {
         let bystander = vec![1u8; 24 << 20];
         let port = own_port(socket(0));
@@ -34,9 +34,9 @@ pub fn run() {
         children.extend((0..SENDERS).map(|_| child(|| send(port))));
         let began = Instant::now();
         let mut rounds = 0;
-        // Some rounds take longer where the host is slow.
+        // Some rounds take longer on a slow host.
         while began.elapsed() < Duration::from_secs(8) || rounds <= 5 {
-            // Root's work goes on.
+            // A process of root.
             let done = libc::fork();
             if done == 0 {
                 libc::_exit(0);
@@ -55,7 +55,7 @@ pub fn run() {
     }
 }
 
-/// Waits until a child has its sockets and sleeps, or was ended for their memory.
+/// Waits until a child has its sockets and sleeps, or was killed for their memory.
 fn await_pause(child: c_int) {
     let state = |text: String| text.contains(") S ") || text.contains(") Z ");
     while !fs::read_to_string(format!("/proc/{child}/stat")).is_ok_and(state) {
@@ -63,7 +63,7 @@ fn await_pause(child: c_int) {
     }
 }
 
-/// A socket bound to a port, or to any for 0, that it shares.
+/// A socket bound to a port with SO_REUSEADDR, or to any port for 0.
 unsafe fn socket(port: u16) -> c_int {
     unsafe {
         let file = libc::socket(AF_INET, SOCK_DGRAM, 0);
@@ -73,7 +73,7 @@ unsafe fn socket(port: u16) -> c_int {
     }
 }
 
-/// A process of the user that runs `work` for ever.
+/// Starts a process of the hostile user that runs `work` for ever.
 unsafe fn child(work: impl FnOnce()) -> c_int {
     unsafe {
         let child = libc::fork();

@@ -1,15 +1,14 @@
-//! Nested folders, as deep as a program likes: removed while the deepest is held, unmounted, and
-//! asked for their path.
+//! Deeply nested folders: removed while the deepest is open, unmounted, and asked for their path.
 
 use std::ffi::CStr;
 
 use crate::{in_child, tell, tell_end, tell_ok};
 
-/// Deeper than any stack would bear.
+/// Deeper than any stack allows recursion.
 const DEPTH: u32 = 3_000;
 const NAME: &CStr = c"d";
 
-/// Makes the folders and goes down.
+/// Creates the folders, and changes to the deepest.
 unsafe fn descend() {
     for _ in 0..DEPTH {
         // SAFETY: the name is NUL-terminated.
@@ -20,7 +19,7 @@ unsafe fn descend() {
     }
 }
 
-/// Removes the folders from the deepest on, which stays open.
+/// Removes the folders from the deepest up; the deepest stays open.
 unsafe fn removed() {
     // SAFETY: the names are NUL-terminated.
     unsafe {
@@ -38,7 +37,7 @@ unsafe fn removed() {
 /// Asks for the path of the deepest folder.
 unsafe fn path() {
     let mut room = vec![0u8; 8192];
-    // SAFETY: the names are NUL-terminated, and the room is as long as told.
+    // SAFETY: the names are NUL-terminated, and the buffer is as long as stated.
     unsafe {
         descend();
         let to = room.as_mut_ptr();
@@ -51,7 +50,7 @@ unsafe fn path() {
 
 /// Unmounts the tree.
 unsafe fn unmounted() {
-    // SAFETY: the names are NUL-terminated; the options are not looked at.
+    // SAFETY: the names are NUL-terminated; the options are not read.
     unsafe {
         let (kind, top) = (c"tmpfs".as_ptr(), c"top".as_ptr());
         libc::mkdir(top, 0o755);
@@ -71,7 +70,7 @@ unsafe fn unmounted() {
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: each is called in a process of its own, with a folder to itself.
+    // SAFETY: each is called in its own process, in its own folder.
     unsafe {
         tell_end("removed", in_child(|| removed()));
         unmounted();

@@ -1,5 +1,5 @@
-//! Memory taken to the last page, by each kind of object that can hold it in turn: another user
-//! continues meanwhile, and all memory comes back.
+//! Memory used up to the last page, by each kind of object in turn: another user continues
+//! meanwhile, and all memory comes back.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -20,13 +20,13 @@ use crate::tell_ok;
 const MIB: usize = 1 << 20;
 const PAGE: usize = 4096;
 const BOTH: i32 = PROT_READ | PROT_WRITE;
-/// The user that goes on.
+/// The user that continues.
 const OTHER: u32 = 1001;
 const PLACE: &str = "/tmp/exhausted";
-/// A holder that is neither refused more nor ended by now takes too little to matter.
+/// A holder that is neither refused nor killed within this time uses too little to matter.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Takes a little more; false where that is refused. It is told how often it took.
+/// Allocates a little more; false if that is refused. The argument counts the calls.
 type Take = fn(usize) -> bool;
 
 const HOLDERS: &[(&str, Take)] = &[
@@ -48,10 +48,10 @@ const HOLDERS: &[(&str, Take)] = &[
     ("signals", signals),
 ];
 
-/// Runs this part: all holders, or the one that is named.
+/// Runs this part: all holders, or the named one.
 pub fn run() {
     let only = std::env::args().nth(3);
-    // The process that looks on is not to be the one that ends.
+    // This process, which only observes, is not to be killed.
     adjust("-1000");
     for (name, take) in HOLDERS {
         if only.as_deref().is_none_or(|only| only == *name) {
@@ -60,7 +60,7 @@ pub fn run() {
     }
 }
 
-/// Moves this process's place among those that end where there is no memory.
+/// Sets this process's oom_score_adj.
 fn adjust(score: &str) {
     _ = fs::write("/proc/self/oom_score_adj", score);
 }
@@ -71,9 +71,9 @@ fn exhaust(name: &str, take: Take) {
     let mut other = child(OTHER, go_on);
     let mut holder = child(USER, |pipe| hold(take, pipe));
     holder.listen();
-    // What it did until now, and two rounds while there is no more to take.
+    // Waits for what it did so far, and for two rounds while no more memory can be had.
     (0..3).for_each(|_| other.listen());
-    // The group has what the holder made.
+    // The holder's children are in its process group.
     holder.end(-holder.process);
     other.listen();
     other.end(other.process);
@@ -93,7 +93,7 @@ fn exhaust(name: &str, take: Take) {
     tell_ok(&format!("{name}: memory is back"), soon);
 }
 
-/// KiB of free memory.
+/// Free memory in KiB.
 fn free() -> usize {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("MemFree:"));
@@ -106,13 +106,13 @@ fn make_folder() {
     _ = fs::set_permissions(PLACE, fs::Permissions::from_mode(0o777));
 }
 
-/// SysV segments stay without their maker.
+/// Removes System V segments, which outlive their creator.
 fn remove_segments() {
     let list = fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
     for line in list.lines().skip(1) {
         let number = line.split_whitespace().nth(1);
         if let Some(Ok(number)) = number.map(str::parse) {
-            // SAFETY: a segment that nobody else uses.
+            // SAFETY: nobody else uses the segment.
             unsafe { libc::shmctl(number, libc::IPC_RMID, ptr::null_mut()) };
         }
     }
@@ -122,12 +122,12 @@ fn remove_segments() {
 struct Child {
     process: i32,
     pipe: File,
-    /// What it said, without the dots that say that it goes on.
+    /// Its output, without the dots that it writes in each round.
     said: String,
 }
 
 impl Child {
-    /// Waits until it has said something or ended.
+    /// Waits until it has written something or ended.
     fn listen(&mut self) {
         let mut bytes = [0; 4096];
         let len = self.pipe.read(&mut bytes).unwrap_or(0);
@@ -135,7 +135,7 @@ impl Child {
         self.said += text.trim_start_matches('.');
     }
 
-    /// Kills it, or its group.
+    /// Kills it, or its process group.
     fn end(&self, whom: i32) {
         // SAFETY: a child of this process.
         unsafe {
@@ -148,7 +148,7 @@ impl Child {
 fn child(user: u32, work: impl FnOnce(File)) -> Child {
     use std::os::fd::FromRawFd;
     let mut ends = [-1; 2];
-    // SAFETY: room for both ends, which are nobody else's; the child ends here.
+    // SAFETY: the array has room for two descriptors, which nobody else owns; the child ends here.
     unsafe {
         libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC);
         let process = libc::fork();
@@ -175,7 +175,7 @@ fn child(user: u32, work: impl FnOnce(File)) -> Child {
     }
 }
 
-/// Takes what it gets, for ever; tells when it gets no more.
+/// Allocates as much as it can, for ever; writes a dot when it gets no more.
 fn hold(take: impl Fn(usize) -> bool, mut pipe: File) {
     let begin = Instant::now();
     let mut told = false;
@@ -191,8 +191,7 @@ fn hold(take: impl Fn(usize) -> bool, mut pipe: File) {
     }
 }
 
-/// Reads, writes, makes processes and programs, for ever; says after each round that it goes on, or
-/// what failed.
+/// Reads, writes and executes programs, for ever; writes after each round a dot, or the failure.
 fn go_on(mut pipe: File) {
     loop {
         if let Err((step, error)) = round() {
@@ -208,7 +207,7 @@ fn round() -> Result<(), (&'static str, std::io::Error)> {
     let step = |name| move |error| (name, error);
     fs::read("/proc/self/status").map_err(step("read"))?;
     match fs::write(&file, [7; 3 * PAGE]) {
-        // A file system that is full is so for all.
+        // A full file system is full for all users.
         Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {}
         written => {
             written.map_err(step("write"))?;
@@ -226,17 +225,17 @@ fn round() -> Result<(), (&'static str, std::io::Error)> {
     }
 }
 
-/// A mapping, or none.
+/// Maps memory, if possible.
 fn map(len: usize, rights: i32, flags: i32) -> Option<*mut u8> {
     // SAFETY: a new mapping.
     let at = unsafe { libc::mmap(ptr::null_mut(), len, rights, flags | MAP_ANONYMOUS, -1, 0) };
     (at != MAP_FAILED).then_some(at.cast())
 }
 
-/// Writes one byte in every `step`.
+/// Writes one byte in every `step` bytes.
 fn fill(at: *mut u8, len: usize, step: usize) {
     for offset in (0..len).step_by(step) {
-        // SAFETY: inside the mapping, which may be written.
+        // SAFETY: inside the mapping, which is writable.
         unsafe { at.add(offset).write_volatile(1) };
     }
 }
@@ -274,7 +273,7 @@ fn attributes(count: usize) -> bool {
     }
     let [path, name] = [path, format!("user.{count}")].map(|text| CString::new(text).unwrap());
     let value = [7u8; 60_000];
-    // SAFETY: a path, a name and a value.
+    // SAFETY: path, name and value are valid.
     unsafe {
         libc::setxattr(
             path.as_ptr(),
@@ -289,7 +288,7 @@ fn attributes(count: usize) -> bool {
 fn pipes(_: usize) -> bool {
     let mut ends = [-1; 2];
     let bytes = [7u8; 1 << 16];
-    // SAFETY: room for both; bytes to write.
+    // SAFETY: the array has room for two descriptors; the bytes are live.
     unsafe {
         if libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK) < 0 {
             return false;
@@ -303,7 +302,7 @@ fn pipes(_: usize) -> bool {
 fn sockets(_: usize) -> bool {
     let mut ends = [-1; 2];
     let bytes = [7u8; 1 << 15];
-    // SAFETY: room for both; bytes to write.
+    // SAFETY: the array has room for two descriptors; the bytes are live.
     unsafe {
         let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK;
         if libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) < 0 {
@@ -328,7 +327,7 @@ fn tables(_: usize) -> bool {
     .is_some()
 }
 
-/// Children with as many areas as they may have.
+/// Children, each with as many areas as a process may have.
 fn areas(count: usize) -> bool {
     const PAGES: usize = 60_000;
     if count == 0
@@ -342,13 +341,13 @@ fn areas(count: usize) -> bool {
     stay()
 }
 
-/// A child that stays; false if there is none.
+/// Starts a child that stays; false if that fails.
 fn stay() -> bool {
     // SAFETY: the child does nothing.
     unsafe {
         let child = libc::fork();
         if child == 0 {
-            // The pipe's end, so that the reader sees the end of the holder.
+            // Closes the pipe too, so that its reader sees the end of the holder.
             libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0);
             loop {
                 libc::pause();
@@ -359,7 +358,7 @@ fn stay() -> bool {
 }
 
 fn members(count: usize) -> bool {
-    // SAFETY: descriptors, and a live event.
+    // SAFETY: only descriptors and a live event are passed.
     unsafe {
         let set = libc::epoll_create1(0);
         let mut event = libc::epoll_event { events: 0, u64: 0 };
@@ -374,7 +373,7 @@ fn watches(count: usize) -> bool {
         return false;
     }
     let path = CString::new(path).unwrap();
-    // SAFETY: a path.
+    // SAFETY: the path is NUL-terminated.
     unsafe {
         let instance = libc::inotify_init();
         instance >= 0 && libc::inotify_add_watch(instance, path.as_ptr(), libc::IN_ALL_EVENTS) >= 0
@@ -384,7 +383,7 @@ fn watches(count: usize) -> bool {
 fn keys(count: usize) -> bool {
     let name = CString::new(format!("{count}")).unwrap();
     let value = [7u8; 1000];
-    // SAFETY: a kind, a name and a value.
+    // SAFETY: type, name and value are valid.
     unsafe {
         let (kind, to) = (c"user".as_ptr(), libc::KEY_SPEC_PROCESS_KEYRING);
         libc::syscall(
@@ -399,7 +398,7 @@ fn keys(count: usize) -> bool {
 }
 
 fn segments(_: usize) -> bool {
-    // SAFETY: a segment of this function's own.
+    // SAFETY: this function's own segment.
     unsafe {
         let number = libc::shmget(libc::IPC_PRIVATE, MIB, 0o600);
         let at = libc::shmat(number, ptr::null(), 0);
@@ -424,12 +423,12 @@ fn threads(_: usize) -> bool {
 
 fn timers(_: usize) -> bool {
     let mut timer = ptr::null_mut();
-    // SAFETY: room for the timer.
+    // SAFETY: the call writes the timer's ID.
     unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, ptr::null_mut(), &mut timer) == 0 }
 }
 
 fn signals(_: usize) -> bool {
-    // SAFETY: a set of this function's own.
+    // SAFETY: this function's own set.
     unsafe {
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&mut set);

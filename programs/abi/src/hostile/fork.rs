@@ -1,4 +1,4 @@
-//! An address space of very many areas, copied while a thread changes it, and copied by a process
+//! An address space with very many areas, copied while a thread changes it, and copied by a process
 //! that is killed meanwhile.
 
 use std::ptr;
@@ -12,17 +12,17 @@ use super::become_user;
 use crate::{in_child, tell, tell_end, tell_ok};
 
 const PAGE: usize = 4096;
-/// Pages of the mapping, of which every second is an area by itself.
+/// The size of the mapping in pages, every second of which is an area of its own.
 const PAGES: usize = 20_000;
-/// Pages in its middle that a thread changes.
+/// The pages in its middle that a thread changes.
 const MIDDLE: std::ops::Range<usize> = 9_000..11_000;
-/// Every so many pages one is written.
+/// The distance between written pages.
 const STEP: usize = 16;
 const ROUNDS: u64 = 6;
 
 /// Runs this part.
 pub fn run() {
-    // What a kernel keeps for the next time, it keeps at the first.
+    // The first run allocates what the kernel keeps.
     copy_and_kill();
     let before = free();
     copy_and_kill();
@@ -46,7 +46,7 @@ fn copy_and_kill() {
     });
 }
 
-/// KiB of free memory.
+/// Free memory in KiB.
 fn free() -> usize {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("MemFree:"));
@@ -54,13 +54,13 @@ fn free() -> usize {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// A mapping whose pages may be read and written, or only read, by turns.
+/// A mapping whose pages are alternately writable and read-only.
 #[derive(Clone, Copy)]
 struct Areas(usize);
 
 impl Areas {
     fn new() -> Self {
-        // SAFETY: a mapping of this function's own.
+        // SAFETY: this function's own mapping.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -73,7 +73,7 @@ impl Areas {
         };
         let areas = Areas(start.addr());
         for page in (0..PAGES).step_by(STEP) {
-            // SAFETY: inside the mapping, which may be written.
+            // SAFETY: inside the mapping, which is writable.
             unsafe { areas.at(page).cast::<usize>().write_volatile(page) };
         }
         let failed = (1..PAGES)
@@ -88,11 +88,11 @@ impl Areas {
     }
 
     fn protect(self, page: usize, rights: i32) -> bool {
-        // SAFETY: a page of the mapping, whose content nobody needs to write.
+        // SAFETY: a page of the mapping; nobody needs to write it.
         unsafe { libc::mprotect(self.at(page), PAGE, rights) == 0 }
     }
 
-    /// Ends the process with status 1 unless the pages hold what was written.
+    /// Exits with status 1 unless the pages hold what was written.
     fn check(self, pages: std::ops::Range<usize>) {
         let written = pages.start.next_multiple_of(STEP)..pages.end;
         for page in written.step_by(STEP) {
@@ -103,8 +103,8 @@ impl Areas {
         }
     }
 
-    /// Changes the rights of pages in the middle, takes them away, and makes them anew, until `end`
-    /// is set.
+    /// Changes the rights of pages in the middle, unmaps them, and maps new ones, until `end` is
+    /// set.
     fn stir(self, end: &AtomicBool) {
         for page in MIDDLE.cycle() {
             if end.load(Relaxed) {
@@ -112,7 +112,7 @@ impl Areas {
             }
             let flags = MAP_PRIVATE | MAP_ANONYMOUS | libc::MAP_FIXED;
             self.protect(page, PROT_READ | PROT_WRITE);
-            // SAFETY: a page that only this thread uses.
+            // SAFETY: only this thread uses the page.
             unsafe {
                 self.at(page).cast::<usize>().write_volatile(page);
                 if page % 3 == 0 {
@@ -124,8 +124,8 @@ impl Areas {
     }
 }
 
-/// How many of the children, which a process makes while its second thread changes the space, do
-/// not find what they should.
+/// Forks while a second thread changes the address space; returns how many children find wrong
+/// data.
 fn beside_a_thread(areas: &Areas) -> i32 {
     let end = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -142,7 +142,7 @@ fn beside_a_thread(areas: &Areas) -> i32 {
     })
 }
 
-/// Kills a process with two threads that makes children, after a while.
+/// Kills a forking process with two threads after a while.
 fn kill_in_fork(areas: &Areas, round: u64) -> bool {
     // SAFETY: the child has one thread, and ends.
     unsafe {

@@ -1,5 +1,5 @@
 //! Attempts to hang the machine: signals to a process while the kernel works on it, and timers that
-//! are due again before their interrupt is over.
+//! expire again before their interrupt ends.
 
 use std::{mem, ptr};
 
@@ -8,12 +8,12 @@ use libc::c_int;
 use super::USER;
 use crate::{in_child, tell, tell_end};
 
-/// A real-time signal that no C library keeps for itself.
+/// A real-time signal that no C library reserves.
 const QUEUED: c_int = 40;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         for signal in [libc::SIGKILL, libc::SIGSTOP, libc::SIGCONT, libc::SIGTERM] {
             death(signal);
@@ -35,7 +35,7 @@ fn as_user(f: unsafe fn()) {
     }
 }
 
-/// A parent ends whose child asked to be sent `signal` then.
+/// A parent ends whose child has `signal` as parent-death signal.
 unsafe fn death(signal: c_int) {
     unsafe {
         let mut ends = [0; 2];
@@ -46,7 +46,7 @@ unsafe fn death(signal: c_int) {
             libc::setuid(USER);
             if libc::fork() == 0 {
                 libc::prctl(libc::PR_SET_PDEATHSIG, signal);
-                // For its parent, and for the process that adopts it.
+                // One for its parent, and one for the process that adopts it.
                 let own = [libc::getpid(); 2];
                 libc::write(ends[1], own.as_ptr().cast(), 8);
                 loop {
@@ -74,7 +74,7 @@ const NANOSECOND: libc::timespec = libc::timespec {
     tv_sec: 0,
     tv_nsec: 1,
 };
-/// Due every nanosecond.
+/// A timer setting that expires every nanosecond.
 pub(super) const EACH: libc::itimerspec = libc::itimerspec {
     it_interval: NANOSECOND,
     it_value: NANOSECOND,
@@ -101,7 +101,7 @@ unsafe fn descriptors() {
     }
 }
 
-/// A POSIX timer, which sends `signal` where `notify` is SIGEV_SIGNAL.
+/// Creates a POSIX timer, which sends `signal` if `notify` is SIGEV_SIGNAL.
 pub(super) unsafe fn create(notify: c_int, signal: c_int) -> c_int {
     unsafe {
         let mut event: libc::sigevent = mem::zeroed();
@@ -160,7 +160,7 @@ unsafe fn alarms() {
     }
 }
 
-/// Limits that no clock reaches. (More of them are so many ns that Linux's 64 bits hold 0 of them.)
+/// Limits that no clock reaches. (Larger ones overflow Linux's 64-bit nanoseconds to 0.)
 unsafe fn limits() {
     unsafe {
         for bits in 30..55 {
@@ -176,7 +176,7 @@ unsafe fn limits() {
     }
 }
 
-/// A signal reports a signal, and an epoll itself.
+/// O_ASYNC on a signalfd, which would signal signals, and on an epoll and others.
 unsafe fn told() {
     unsafe {
         let mut set: libc::sigset_t = mem::zeroed();

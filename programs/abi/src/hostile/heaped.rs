@@ -1,5 +1,5 @@
 //! Calls whose work grows with what a program has accumulated: names, strings, links, watches,
-//! filters, tracees, connections. Other programs get the CPU meanwhile (`stile bench masked`).
+//! filters, tracees, connections. Other programs run meanwhile (`stile bench masked`).
 
 use std::ffi::CString;
 use std::fs;
@@ -19,10 +19,10 @@ const FOLDER: &str = "/tmp/heaped";
 pub fn run() {
     in_child(|| {
         become_user();
-        // SAFETY: no memory. Its processes are its own to trace again.
+        // SAFETY: no memory is passed. The process may trace its children again.
         unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) };
         _ = fs::create_dir(FOLDER);
-        // SAFETY: pointers to live values of these functions' own; children end by _exit.
+        // SAFETY: all pointers are to live values of these functions; children end by _exit.
         unsafe {
             names();
             watches();
@@ -69,7 +69,7 @@ unsafe fn names() {
     }
 }
 
-/// What /proc says of many watches.
+/// The output of /proc for many watches.
 unsafe fn watches() {
     unsafe {
         let file = libc::inotify_init();
@@ -89,7 +89,7 @@ unsafe fn watches() {
     }
 }
 
-/// Links that lead along the longest path to the next.
+/// Symbolic links that each lead along the longest path to the next.
 unsafe fn links() {
     const LINKS: usize = 30;
     let name = |number: usize| format!("{FOLDER}/link{number}");
@@ -105,7 +105,7 @@ unsafe fn links() {
     }
 }
 
-/// More strings than a program may begin with.
+/// More argument strings than a program may get.
 unsafe fn strings() {
     let mut arguments = vec![c"".as_ptr(); 300_000];
     arguments.push(ptr::null());
@@ -116,7 +116,7 @@ unsafe fn strings() {
     }
 }
 
-/// Threads that each wait for one file many times.
+/// Threads that each poll one file many times.
 unsafe fn polls() {
     const THREADS: usize = 64;
     const TIMES: usize = 1000;
@@ -131,7 +131,7 @@ unsafe fn polls() {
             libc::poll([one; TIMES].as_mut_ptr(), TIMES as u64, -1)
         };
         let threads: Vec<_> = (0..THREADS).map(|_| thread::spawn(wait)).collect();
-        // Some wait by then; the others find it ready.
+        // Some wait by now; the others find it ready.
         thread::sleep(std::time::Duration::from_millis(300));
         let one = 1u64;
         libc::write(file, (&raw const one).cast(), 8);
@@ -163,7 +163,7 @@ unsafe fn backlog() {
     }
 }
 
-/// Threads that are to have the filters of one that has very many.
+/// A thread with very many filters synchronises other threads to them.
 unsafe fn filters() {
     const SET_FILTER: usize = 1;
     const FOR_ALL: usize = 1;
@@ -179,7 +179,7 @@ unsafe fn filters() {
             filter: (&raw const allow).cast_mut(),
         };
         let program = &raw const program as usize;
-        // SAFETY: the program lives as long as the threads.
+        // SAFETY: the program outlives the threads.
         let add = move |flags: usize| unsafe {
             libc::syscall(libc::SYS_seccomp, SET_FILTER, flags, program)
         };
@@ -208,7 +208,7 @@ unsafe fn filters() {
     tell_end("filters", status);
 }
 
-/// A tracer's end that ends a process of many threads.
+/// The end of a tracer that ends a process with many threads.
 unsafe fn tracees() {
     const THREADS: usize = 300;
     const EXIT_KILL: usize = 1 << 20;

@@ -1,4 +1,5 @@
-//! Taking more than a user's share of kernel resources: this user is refused, others are not.
+//! Attempts to use more than a user's share of kernel resources: this user is refused, others are
+//! not.
 
 use std::ffi::{CStr, CString};
 use std::os::linux::net::SocketAddrExt;
@@ -13,7 +14,7 @@ const MIB: i32 = 1 << 20;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         let most = rlimit {
             rlim_cur: 100_000,
@@ -38,18 +39,18 @@ unsafe fn become_user() {
 /// Waits until a child has written to the pipe.
 unsafe fn wait_for(ends: [i32; 2]) {
     let mut byte = 0u8;
-    // SAFETY: room for a byte.
+    // SAFETY: the buffer has one byte.
     unsafe { libc::read(ends[0], (&raw mut byte).cast(), 1) };
 }
 
 fn pipe() -> [i32; 2] {
     let mut ends = [-1; 2];
-    // SAFETY: room for both.
+    // SAFETY: the array has room for two descriptors.
     unsafe { libc::pipe(ends.as_mut_ptr()) };
     ends
 }
 
-/// A user's pipes have so many pages together.
+/// A user's pipes together have a limited number of pages.
 unsafe fn pipes() {
     unsafe {
         become_user();
@@ -133,7 +134,7 @@ unsafe fn threads() {
         tell("processes", libc::setrlimit(libc::RLIMIT_NPROC, &most));
         become_user();
     }
-    // A pidfd keeps no slot of a process that was waited for.
+    // A pidfd does not keep the slot of a process that was waited for.
     let gone = (0..20).take_while(|_| unsafe { ended_with_pidfd() });
     println!("processes that ended: {}", gone.count());
     let stays = || {
@@ -151,9 +152,9 @@ unsafe fn threads() {
     tell("a process", unsafe { libc::fork() });
 }
 
-/// Whether a process could be made, which has ended, was waited for, and whose pidfd stays open.
+/// Whether a process could be created; it ends and is waited for, and its pidfd stays open.
 unsafe fn ended_with_pidfd() -> bool {
-    // SAFETY: nothing is shared with the child, whose status nobody asks for.
+    // SAFETY: nothing is shared with the child, and no status is requested.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -167,7 +168,7 @@ unsafe fn ended_with_pidfd() -> bool {
     }
 }
 
-/// Makers of processes, killed while they make one, leave nothing behind.
+/// Forking processes that are killed during a fork leave nothing behind.
 unsafe fn makers() {
     const LEN: usize = 8 << 20;
     let most = rlimit {
@@ -179,7 +180,7 @@ unsafe fn makers() {
         become_user();
         let memory = vec![1u8; LEN];
         for round in 0..40 {
-            // Children of those before may still be ending.
+            // Children of earlier ones may still be ending.
             let made = (0..1000).find_map(|_| match libc::fork() {
                 -1 => Some(-1).filter(|_| libc::usleep(10_000) != 0),
                 maker => Some(maker),
@@ -197,7 +198,7 @@ unsafe fn makers() {
             libc::kill(maker, libc::SIGKILL);
             libc::waitpid(maker, std::ptr::null_mut(), 0);
         }
-        // Children whose maker is gone may still be ending.
+        // Children of the last may still be ending.
         let fork = || {
             let child = libc::fork();
             if child == 0 {
@@ -210,7 +211,7 @@ unsafe fn makers() {
     }
 }
 
-/// Message queues count for their user as long as they are open, whatever became of their names.
+/// An open message queue counts for its user, even after it is unlinked.
 unsafe fn queues() {
     const NAME: &CStr = c"hoard";
     let most = rlimit {
@@ -261,7 +262,7 @@ unsafe fn programs() {
             libc::execve(path, [path, none].as_ptr(), [none].as_ptr()),
         );
     };
-    // SAFETY: nothing is shared with the children, which are ended; what is read fits.
+    // SAFETY: nothing is shared with the children, which are killed; the data read fits.
     unsafe {
         let others = [stay(), stay()].map(|child| {
             wait_for(ready);
@@ -292,14 +293,14 @@ unsafe fn programs() {
     }
 }
 
-/// All users but root open so many files together.
+/// file-max limits the open files of all users but root together.
 unsafe fn files() {
     const SETTING: &str = "/proc/sys/fs/file-max";
     let before = std::fs::read_to_string(SETTING).unwrap_or_default();
     tell_ok("file-max", std::fs::write(SETTING, "9000").is_ok());
     let open = || unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY) };
     let ready = pipe();
-    // SAFETY: descriptors, and a child that ends.
+    // SAFETY: only descriptors are passed, and the child ends.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -329,7 +330,7 @@ unsafe fn files() {
     );
 }
 
-/// Extended attributes take the room of inodes.
+/// Extended attributes count as inodes.
 unsafe fn attributes() {
     const PLACE: &CStr = c"/tmp/attributes";
     unsafe {
@@ -349,7 +350,7 @@ unsafe fn fill(first: &CStr, second: &CStr) {
     let value = [7u8; 1000];
     let set = |path: &CStr, number: usize| {
         let name = CString::new(format!("user.a{number:03}")).unwrap_or_default();
-        // SAFETY: a path, a name and a value.
+        // SAFETY: path, name and value are valid.
         unsafe {
             let value = value.as_ptr().cast();
             libc::setxattr(path.as_ptr(), name.as_ptr(), value, 1000, 0)

@@ -1,4 +1,4 @@
-//! Links in shared folders, by which a privileged program would act on files of the user's choice
+//! Links in shared folders that would lead a privileged program to files of the user's choice
 //! (`fs.protected_*`), and folders of others that the user moves.
 
 use std::ffi::CStr;
@@ -22,7 +22,7 @@ fn protect(what: &str, level: u32) {
 
 unsafe fn as_user(what: &str, work: impl FnOnce()) {
     let status = in_child(|| {
-        // SAFETY: no pointers.
+        // SAFETY: no pointer is passed.
         unsafe { libc::setgroups(0, std::ptr::null()) };
         unsafe { _ = libc::setgid(USER) + libc::setuid(USER) };
         work();
@@ -34,11 +34,11 @@ unsafe fn open(what: &str, path: &CStr, flags: i32) {
     // SAFETY: the path is NUL-terminated.
     let file = unsafe { libc::open(path.as_ptr(), flags, 0o600) };
     tell_ok(what, file >= 0);
-    // SAFETY: no pointers.
+    // SAFETY: no pointer is passed.
     unsafe { libc::close(file) };
 }
 
-/// Files that the user may link.
+/// Files to which the user may create hard links.
 unsafe fn hard_links() {
     fs::write("program", "").expect("a fresh file");
     fs::write("open", "").expect("a fresh file");
@@ -72,7 +72,7 @@ unsafe fn hard_links() {
     }
 }
 
-/// Links and files in a sticky folder that root, and another user, follow and open.
+/// Links and files in a sticky folder that root and another user follow and open.
 unsafe fn sticky_folder() {
     // SAFETY: the paths are NUL-terminated.
     unsafe {
@@ -96,7 +96,7 @@ unsafe fn sticky_folder() {
     }
 }
 
-/// The user moves a folder of root's from one of the user's own to another.
+/// The user moves root's folder from one of the user's own folders to another.
 unsafe fn foreign_folder() {
     for folder in ["mine/one", "mine/two"] {
         fs::create_dir(folder).expect("a fresh folder");
@@ -132,7 +132,7 @@ pub fn run() {
     for kind in ["hardlinks", "symlinks", "fifos", "regular"] {
         protect(kind, 1);
     }
-    // SAFETY: all pointers are of live values.
+    // SAFETY: all pointers are to live values.
     unsafe {
         hard_links();
         sticky_folder();

@@ -1,5 +1,5 @@
-//! Calls that are asked for more than they could do in a lifetime: they end at once if there is
-//! nothing to do, and otherwise when they are killed.
+//! Calls with more work than could be done in a lifetime: they end at once if there is nothing to
+//! do, and otherwise when they are killed.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -17,19 +17,18 @@ use crate::{in_child, tell, tell_end, tell_ok};
 
 const PAGE: usize = 4096;
 const MIB: usize = 1 << 20;
-/// How long a call runs before it is killed.
+/// The time that a call runs before it is killed.
 const WHILE: Duration = Duration::from_millis(200);
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: identities only.
+    // SAFETY: only IDs are passed.
     tell("identity", unsafe {
         libc::setgid(USER) | libc::setuid(USER)
     });
-    // Its own files in /proc are its own again.
-    // SAFETY: as above.
+    // This process owns its files in /proc again. SAFETY: as above.
     tell("dumpable", unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) });
-    // SAFETY: mappings of these functions' own, and pointers to their live values.
+    // SAFETY: these functions' own mappings, and pointers to their live values.
     unsafe {
         cachestat();
         move_far();
@@ -43,7 +42,7 @@ pub fn run() {
     }
 }
 
-/// Address space of `len` bytes, or as much as the machine has of it.
+/// Reserves `len` bytes of address space, or as much as possible.
 unsafe fn reserve(mut len: usize) -> (*mut c_void, usize) {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     loop {
@@ -63,13 +62,13 @@ unsafe fn memory(len: usize) -> *mut u8 {
 }
 
 fn open(path: &CStr) -> i32 {
-    // SAFETY: a path.
+    // SAFETY: the path is NUL-terminated.
     unsafe { libc::open(path.as_ptr(), libc::O_RDONLY) }
 }
 
-/// How `work`, which takes long, ends when it is killed.
+/// Runs `work`, which takes long, and prints how it ends when it is killed.
 fn tell_killed(what: &str, work: impl FnOnce()) {
-    // SAFETY: the child works alone, and is awaited.
+    // SAFETY: the child runs alone, and is waited for.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -126,7 +125,7 @@ unsafe fn pagemap() {
     }
 }
 
-/// Reads the words of pages that become private copies meanwhile.
+/// Reads pagemap entries of pages that become private copies meanwhile.
 unsafe fn pagemap_beside_writes() {
     const PAGES: usize = 64;
     static END: AtomicBool = AtomicBool::new(false);
@@ -166,13 +165,13 @@ unsafe fn devices() {
         let pieces = [piece; 64];
         tell_killed(path.to_str().unwrap_or_default(), || {
             let file = open(path);
-            // SAFETY: the pieces are all the buffer.
+            // SAFETY: the vector's elements all refer to the buffer.
             while unsafe { libc::readv(file, pieces.as_ptr(), 64) } > 0 {}
         });
     }
 }
 
-/// Copies its own memory, piece by piece, as often as one call may.
+/// Copies its own memory by the longest vectors, in a loop.
 unsafe fn memory_of_itself() {
     unsafe {
         let buffer = memory(2 * MIB);
@@ -194,7 +193,7 @@ unsafe fn populate() {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | libc::MAP_POPULATE;
     tell_killed("populate", || {
         let len = 16 << 30;
-        // SAFETY: a new mapping, and the end of it.
+        // SAFETY: maps memory, and unmaps it.
         unsafe {
             loop {
                 let at = libc::mmap(ptr::null_mut(), len, PROT_READ, flags, -1, 0);
@@ -204,13 +203,13 @@ unsafe fn populate() {
     });
 }
 
-/// A stack does not grow to where nothing may be mapped.
+/// A stack does not grow to addresses where nothing may be mapped.
 unsafe fn grow_down() {
     const LOW: usize = 0x2_0000;
     let status = in_child(|| {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN | libc::MAP_FIXED_NOREPLACE;
         let wish = ptr::with_exposed_provenance_mut(LOW);
-        // SAFETY: a new mapping; what is below it is awaited to fault.
+        // SAFETY: a new mapping; a fault below it is expected.
         unsafe {
             let at = libc::mmap(wish, PAGE, PROT_READ | PROT_WRITE, flags, -1, 0);
             tell_ok("a low stack", at == wish);
@@ -223,7 +222,7 @@ unsafe fn grow_down() {
     tell_end("a stack above nothing", status);
 }
 
-/// Mappings of a file at offsets that no file has.
+/// Mappings of a file at impossible offsets.
 unsafe fn beyond_the_end() {
     unsafe {
         let file = libc::memfd_create(c"file".as_ptr(), 0);

@@ -1,5 +1,5 @@
-//! A file that loses its pages: no mapping shows them afterwards, however many there are, wherever
-//! they move meanwhile, and whichever process inherits them.
+//! A file that is truncated: no mapping shows its old pages afterwards, however many mappings there
+//! are, wherever they move meanwhile, and whichever process inherits them.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
@@ -18,22 +18,22 @@ const PAGE: usize = 4096;
 const TABLE: usize = 2 << 20;
 /// The size of the file.
 const LEN: usize = 64 << 20;
-/// Mappings of a whole file, and of a page of it.
+/// The number of mappings of the whole file, and of mappings of one page.
 const WHOLE: usize = 16;
 const SINGLE: usize = 40_000;
 const ROUNDS: usize = 60;
 
-/// A file with a page of ones at the begin of each table.
+/// A file with a page of ones at the start of each table.
 struct Holes(OwnedFd);
 
 impl Holes {
     fn new() -> Self {
-        // SAFETY: a name; the descriptor is this function's.
+        // SAFETY: the name is NUL-terminated; this function owns the descriptor.
         Holes(unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"lost".as_ptr(), 0)) })
     }
 
     fn resize(&self, len: usize) {
-        // SAFETY: no pointers.
+        // SAFETY: no pointer is passed.
         assert_eq!(
             unsafe { libc::ftruncate(self.0.as_raw_fd(), len as i64) },
             0
@@ -50,14 +50,14 @@ impl Holes {
 
     fn map(&self, at: *mut c_void, len: usize, flags: i32) -> *mut c_void {
         let rights = PROT_READ | PROT_WRITE;
-        // SAFETY: a mapping of this part's own, or in place of one.
+        // SAFETY: a mapping of this part, or a replacement of one.
         let at = unsafe { libc::mmap(at, len, rights, flags, self.0.as_raw_fd(), 0) };
         assert!(at != MAP_FAILED, "{}", crate::error());
         at
     }
 }
 
-/// Addresses for `len` bytes.
+/// Reserves addresses for `len` bytes.
 fn room(len: usize) -> *mut c_void {
     let flags = MAP_PRIVATE | MAP_NORESERVE | libc::MAP_ANONYMOUS;
     // SAFETY: a new mapping.
@@ -66,7 +66,7 @@ fn room(len: usize) -> *mut c_void {
     at
 }
 
-/// How many first bytes of tables at an address can be read, and are not 0.
+/// The number of tables at an address whose first byte can be read, and is not 0.
 fn shown(start: *mut c_void) -> usize {
     let byte = |at: usize| {
         let mut byte = 0u8;
@@ -78,14 +78,14 @@ fn shown(start: *mut c_void) -> usize {
             iov_base: start.wrapping_byte_add(at),
             iov_len: 1,
         };
-        // SAFETY: the kernel looks whether the address can be read; there is room for the byte.
+        // SAFETY: the kernel checks the address; there is room for the byte.
         let read = unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
         read == 1 && byte != 0
     };
     (0..LEN).step_by(TABLE).filter(|&at| byte(at)).count()
 }
 
-/// A file that is mapped many times.
+/// A file with many mappings.
 fn many() {
     let file = Holes::new();
     file.resize(LEN);
@@ -110,7 +110,7 @@ fn many() {
     });
 }
 
-/// A mapping that moves back and forth while the file loses its pages.
+/// A mapping that moves back and forth while the file is truncated.
 fn moved() {
     let file = Holes::new();
     file.fill();
@@ -121,9 +121,9 @@ fn moved() {
         thread::scope(|scope| {
             scope.spawn(move || {
                 let place = |at: usize| ptr::with_exposed_provenance_mut(addresses[at % 2]);
-                // SAFETY: nobody touches the pages but by system calls.
+                // SAFETY: only system calls access the pages.
                 let moved = unsafe {
-                    // So that nothing else comes to where it was.
+                    // Keeps the old address mapped, so that nothing else is mapped there.
                     let flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
                     libc::mremap(place(round), LEN, LEN, flags, place(round + 1))
                 };
@@ -139,7 +139,7 @@ fn moved() {
     tell("shown where they moved to", late as i64);
 }
 
-/// A child that inherits copies of the pages while the file loses them.
+/// A child that inherits copies of the pages while the file is truncated.
 fn inherited() {
     let file = Holes::new();
     let mut late = 0;
@@ -151,12 +151,12 @@ fn inherited() {
             unsafe { place.wrapping_byte_add(at).cast::<u8>().write(2) };
         }
         let mut ends = [-1; 2];
-        // SAFETY: room for both ends.
+        // SAFETY: the array has room for two descriptors.
         unsafe { libc::pipe(ends.as_mut_ptr()) };
         let address = place.expose_provenance();
         let child = thread::scope(|scope| {
             let forks = scope.spawn(move || {
-                // SAFETY: the child makes system calls alone, and ends.
+                // SAFETY: the child only makes system calls, and ends.
                 unsafe {
                     let child = libc::fork();
                     if child == 0 {
@@ -173,7 +173,7 @@ fn inherited() {
         });
         file.resize(LEN);
         let mut status = -1;
-        // SAFETY: descriptors, a mapping and a child of this function's own.
+        // SAFETY: this function's own descriptors, mapping and child.
         unsafe {
             libc::write(ends[1], [0u8].as_ptr().cast(), 1);
             libc::waitpid(child, &mut status, 0);

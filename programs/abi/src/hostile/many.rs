@@ -7,11 +7,11 @@ use std::fs;
 use crate::{in_child, tell, tell_end};
 
 const MANY: u32 = 10_000;
-/// Linux lets no more be where there is so little memory.
+/// Linux allows no more on a machine with so little memory.
 const ORPHANS: u32 = 3_000;
 
-/// A folder of many names, of which all but the first and the last are removed; it is listed from
-/// its beginning each time.
+/// A folder with many names, of which all but the first and the last are removed; each listing
+/// starts at the beginning.
 fn names() {
     let name = |at: u32| format!("many/{at:05}");
     _ = fs::create_dir("many");
@@ -20,7 +20,7 @@ fn names() {
     }
     let listed = || fs::read_dir("many").map_or(0, Iterator::count);
     println!("all: {}", listed());
-    // Half of the files go, all from the middle: too few for the directory to give memory back.
+    // Half of the files are removed from the middle: too few for the directory to free memory.
     for at in MANY / 4..MANY * 3 / 4 {
         _ = fs::remove_file(name(at));
     }
@@ -37,10 +37,9 @@ fn names() {
     _ = fs::remove_dir_all("many");
 }
 
-/// The last of a line of processes ends with many children, which have ended before and were not
-/// waited for.
+/// The last of a chain of processes exits with many children that are zombies.
 unsafe fn orphans(line: u32) {
-    // SAFETY: the child of vfork does nothing but end, and none of the others touches memory.
+    // SAFETY: the vfork child only exits, and none of the others accesses memory.
     unsafe {
         if line > 0 {
             let status = in_child(|| orphans(line - 1));
@@ -68,7 +67,7 @@ unsafe fn orphans(line: u32) {
 /// Changes by a process to semaphores of many sets are undone when it ends.
 unsafe fn sets() {
     const SETS: usize = 16_000;
-    // SAFETY: an operation, and numbers.
+    // SAFETY: only an operation and numbers are passed.
     unsafe {
         let set = || libc::semget(libc::IPC_PRIVATE, 1, 0o600);
         let sets: Vec<i32> = (0..SETS).map(|_| set()).take_while(|&id| id >= 0).collect();

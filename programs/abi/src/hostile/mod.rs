@@ -1,7 +1,7 @@
-//! Attempts of an ordinary user's hostile program to become root, to take another's resources, or
+//! Attempts of an ordinary user's hostile program to become root, to take resources of others, or
 //! to stop the machine.
 //!
-//! Each part is started by root, sets up its scene, and becomes [`USER`] in a child. Its output is
+//! Root starts each part, which prepares its scene and becomes [`USER`] in a child. The output is
 //! the same on Linux.
 
 mod areas;
@@ -42,7 +42,7 @@ mod whole;
 /// The hostile user's ID, which no other user has.
 pub const USER: u32 = 1000;
 
-/// The parts, by name.
+/// The parts by name.
 const PARTS: &[(&str, fn())] = &[
     ("areas", areas::run),
     ("commit", commit::run),
@@ -80,7 +80,7 @@ const PARTS: &[(&str, fn())] = &[
     ("whole", whole::run),
 ];
 
-/// Runs the part of that name.
+/// Runs the part with this name.
 pub fn run(name: Option<&str>) {
     match PARTS.iter().find(|part| Some(part.0) == name) {
         Some((_, part)) => part(),
@@ -91,9 +91,9 @@ pub fn run(name: Option<&str>) {
     }
 }
 
-/// Becomes the hostile user, who is in no other group.
+/// Becomes the hostile user, without supplementary groups.
 fn become_user() {
-    // SAFETY: none of these touches memory.
+    // SAFETY: none of these calls accesses memory.
     unsafe {
         libc::setgroups(0, std::ptr::null());
         libc::setresgid(USER, USER, USER);

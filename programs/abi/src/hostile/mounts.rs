@@ -1,4 +1,4 @@
-//! Mounts: one folder at several places, each with its own flags, moved, stacked, and unmounted
+//! Mounts: one folder in several places, each with its own flags, moved, stacked, and unmounted
 //! while in use.
 
 use std::ffi::CStr;
@@ -14,7 +14,7 @@ use crate::{tell, tell_ok};
 
 fn mount(what: &str, from: &CStr, at: &CStr, flags: u64) {
     let kind = c"tmpfs".as_ptr();
-    // SAFETY: the paths are NUL-terminated, options there are none.
+    // SAFETY: the paths are NUL-terminated; there are no options.
     tell(what, unsafe {
         libc::mount(from.as_ptr(), at.as_ptr(), kind, flags, ptr::null())
     });
@@ -33,7 +33,7 @@ fn open(what: &str, path: &CStr, flags: i32) -> i32 {
 }
 
 fn close(file: i32) {
-    // SAFETY: no pointers.
+    // SAFETY: no pointer is passed.
     unsafe { libc::close(file) };
 }
 
@@ -42,7 +42,7 @@ fn rename(what: &str, old: &CStr, new: &CStr) {
     tell(what, unsafe { libc::rename(old.as_ptr(), new.as_ptr()) });
 }
 
-/// How many mounts there are below this folder.
+/// The number of mounts below this folder.
 fn count() -> usize {
     let here = std::env::current_dir().expect("a folder");
     let here = here.to_str().expect("a plain name");
@@ -53,7 +53,7 @@ fn count() -> usize {
         .count()
 }
 
-/// One folder seen at two places.
+/// One folder in two places.
 unsafe fn twice() {
     fs::create_dir_all("a/below").expect("a fresh folder");
     fs::create_dir("b").expect("a fresh folder");
@@ -82,7 +82,7 @@ unsafe fn twice() {
     umount("ended", c"e", 0);
 }
 
-/// A folder that is removed and still seen at another place, which keeps its path.
+/// A folder that is removed stays visible in another place, and keeps its path.
 unsafe fn removed() {
     for name in ["f", "g"] {
         fs::create_dir(name).expect("a fresh folder");
@@ -101,7 +101,7 @@ unsafe fn removed() {
     fs::remove_dir("g").expect("an empty folder");
 }
 
-/// Flags of one of the places.
+/// Flags of one of two places.
 unsafe fn flags() {
     fs::write("a/file", "").expect("a fresh file");
     let file = open("to write", c"b/file", O_RDWR);
@@ -118,7 +118,7 @@ unsafe fn flags() {
     close(open("to read there", c"b/file", O_RDONLY));
     close(open("to make there", c"b/new", O_RDWR | O_CREAT));
     close(open("to write here", c"a/file", O_RDWR));
-    // SAFETY: the paths are NUL-terminated, the record is a live value.
+    // SAFETY: the paths are NUL-terminated, and the structure is live.
     unsafe {
         libc::chmod(c"a/file".as_ptr(), 0o755);
         tell(
@@ -146,7 +146,7 @@ unsafe fn flags() {
     close(open("to write there", c"b/file", O_RDWR));
 }
 
-/// Mounts below mounts, bound with what is below them, moved, and taken away together.
+/// Mounts below mounts, bound recursively, moved, and unmounted together.
 unsafe fn trees() {
     fs::create_dir("c").expect("a fresh folder");
     fs::create_dir("d").expect("a fresh folder");
@@ -175,7 +175,7 @@ unsafe fn trees() {
     umount("expired before", c"a/below", MNT_EXPIRE);
 }
 
-/// Files that are used after their mount went.
+/// Files that are used after their mount was detached.
 unsafe fn later() {
     mount("a file system", c"none", c"c", 0);
     fs::create_dir_all("c/deep/er").expect("a mount");
@@ -198,7 +198,7 @@ unsafe fn stack() {
     let before = count();
     let mut failed = 0;
     let (none, here) = (c"none".as_ptr(), c"d".as_ptr());
-    // SAFETY: the paths are NUL-terminated, options there are none.
+    // SAFETY: the paths are NUL-terminated; there are no options.
     unsafe {
         for _ in 0..HEIGHT {
             failed += libc::mount(none, here, c"tmpfs".as_ptr(), 0, ptr::null());
@@ -211,7 +211,7 @@ unsafe fn stack() {
     println!("ended: {failed} failed, {} left", count() - before);
 }
 
-/// A tower of mounts, listed, and taken away with what it stands in.
+/// A tower of mounts, listed, and detached with the mount below it.
 unsafe fn tower() {
     const HEIGHT: usize = 3000;
     let before = count();
@@ -219,7 +219,7 @@ unsafe fn tower() {
     fs::create_dir("d/tower").expect("a mount");
     let (none, there) = (c"none".as_ptr(), c"d/tower".as_ptr());
     for _ in 0..HEIGHT {
-        // SAFETY: the paths are NUL-terminated, options there are none.
+        // SAFETY: the paths are NUL-terminated; there are no options.
         unsafe { libc::mount(none, there, c"ramfs".as_ptr(), 0, ptr::null()) };
     }
     println!("as high as {} of {HEIGHT}", count() - before - 1);
@@ -229,7 +229,7 @@ unsafe fn tower() {
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: all pointers are of live values.
+    // SAFETY: all pointers are to live values.
     unsafe {
         twice();
         flags();

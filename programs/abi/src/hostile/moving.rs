@@ -1,5 +1,5 @@
-//! Memory that moves back and forth while another process reads and writes it, at its old address
-//! and its new one, and while another thread forks and gives advice: no access finds wrong data.
+//! Memory that moves back and forth while another process reads and writes it at both addresses,
+//! and another thread forks and gives advice: no access finds wrong data.
 
 use std::fmt::Debug;
 use std::io::Error;
@@ -17,16 +17,16 @@ const PAGE: usize = 4096;
 const LEN: usize = 64 << 20;
 const PAGES: usize = LEN / PAGE;
 const WORDS: usize = PAGE / 8;
-/// A huge page.
+/// The size of a huge page.
 const HUGE: usize = 2 << 20;
-/// How often the other process looks, and how often the memory moves, at least. A look may have to
-/// wait for a whole move.
+/// The minimum numbers of the other process's accesses and of moves. An access may have to wait for
+/// a whole move.
 const LOOKS: usize = 400;
 const MOVES: u32 = 60;
-/// How much less memory may be free afterwards, in KiB.
+/// The tolerated loss of free memory, in KiB.
 const LITTLE: i64 = 32 << 10;
 
-/// The state that the processes share.
+/// State shared by the processes.
 #[derive(Default)]
 struct Shared {
     ready: AtomicU32,
@@ -38,8 +38,8 @@ struct Shared {
     wrong: AtomicU32,
 }
 
-/// How a page begins: what it says of itself, as it does behind them, and what was written to it by
-/// process_vm_writev and by its file.
+/// The start of a page: its mark, which also fills the rest, and the words last written by
+/// process_vm_writev and through /proc/PID/mem.
 type Words = [u64; 3];
 
 fn mark(page: usize) -> u64 {
@@ -51,8 +51,8 @@ pub fn run() {
     let before = free();
     let status = in_child(|| {
         become_user();
-        // SAFETY: every pointer passed is that of a live value of the right kind, or of the memory
-        // that moves, which its own process reads by calls alone while it does.
+        // SAFETY: every pointer passed is to a live value of the right type, or to the memory that
+        // moves, which its own process reads only by system calls meanwhile.
         unsafe {
             libc::prctl(libc::PR_SET_DUMPABLE, 1);
             try_all();
@@ -87,7 +87,7 @@ unsafe fn map(len: usize, how: i32) -> *mut u8 {
 unsafe fn try_all() {
     unsafe {
         let shared: &Shared = &*map(PAGE, MAP_SHARED).cast();
-        // Three times the room has two places that begin at a huge page.
+        // Three times the length has room for two places that are aligned to huge pages.
         let room = map(3 * LEN, MAP_PRIVATE);
         libc::munmap(room.cast(), 3 * LEN);
         let first = (room as usize).next_multiple_of(HUGE);
@@ -108,7 +108,7 @@ unsafe fn try_all() {
     }
 }
 
-/// Moves the memory until that is enough.
+/// Moves the memory until `stop` is set.
 unsafe fn move_about(shared: &'static Shared, places: [usize; 2]) -> ! {
     unsafe {
         let rights = PROT_READ | PROT_WRITE;
@@ -120,7 +120,7 @@ unsafe fn move_about(shared: &'static Shared, places: [usize; 2]) -> ! {
             words[1..3].fill(0);
             *((places[0] + page * PAGE) as *mut [u64; WORDS]) = words;
         }
-        // Nothing that the thread needs may be put where the memory goes.
+        // Reserves the other place, so that the thread's memory is not mapped there.
         libc::mmap(places[1] as *mut _, LEN, libc::PROT_NONE, how, -1, 0);
         let beside = thread::spawn(move || fork_and_advise(shared, places));
         while shared.forks.load(SeqCst) == 0 {
@@ -128,7 +128,7 @@ unsafe fn move_about(shared: &'static Shared, places: [usize; 2]) -> ! {
         }
         let (mut at, mut random) = (0, 3);
         while shared.stop.load(SeqCst) == 0 {
-            // With one CPU the other threads must run between the moves, at random.
+            // With one CPU, the other threads must run between the moves, at random points.
             if next(&mut random).is_multiple_of(2) {
                 libc::sched_yield();
             }
@@ -151,14 +151,14 @@ unsafe fn move_about(shared: &'static Shared, places: [usize; 2]) -> ! {
     }
 }
 
-/// Forks, whose child finds all of the memory at one place, and gives advice.
+/// Gives advice and forks; the child must find all of the memory in one place.
 fn fork_and_advise(shared: &Shared, places: [usize; 2]) {
     let mut random = 1;
     while shared.stop.load(SeqCst) == 0 {
         let place = places[next(&mut random) % 2];
         let part = next(&mut random) % (LEN / HUGE) * HUGE;
         let advice = [libc::MADV_COLD, libc::MADV_POPULATE_READ];
-        // SAFETY: none of the advice changes what the memory holds.
+        // SAFETY: none of the advice changes the content.
         unsafe {
             let whole = [libc::MADV_HUGEPAGE, libc::MADV_NOHUGEPAGE][next(&mut random) % 2];
             libc::madvise(place as *mut _, LEN, whole);
@@ -178,10 +178,9 @@ fn fork_and_advise(shared: &Shared, places: [usize; 2]) {
     }
 }
 
-/// Whether this process, which moves nothing, has some pages all at one of the places; writes to
-/// them.
+/// Whether this process, which moves nothing, has some pages complete in one place; writes to them.
 unsafe fn is_whole(places: [usize; 2], random: &mut usize) -> bool {
-    // SAFETY: calls alone read and write.
+    // SAFETY: only system calls read and write.
     unsafe {
         let own = libc::getpid();
         let mut words = Words::default();
@@ -195,7 +194,7 @@ unsafe fn is_whole(places: [usize; 2], random: &mut usize) -> bool {
             let page = next(random) % PAGES;
             let found = get(own, place + page * PAGE, &mut words);
             let is_right = found == size_of::<Words>() as isize && words[0] == mark(page);
-            // Elsewhere in the page, which may be looked at again.
+            // Writes to another part of the page, which may be checked again.
             is_right && put(own, place + page * PAGE + 32, &words[0]) == 8
         })
     }
@@ -225,7 +224,7 @@ unsafe fn put<T>(process: i32, at: usize, from: &T) -> isize {
     unsafe { libc::process_vm_writev(process, &own, 1, &other, 1, 0) }
 }
 
-/// Reads and writes the memory where it may be; how often it found what is wrong.
+/// Reads and writes the memory in both places; returns how often it found wrong data.
 unsafe fn look(shared: &Shared, mover: i32, places: [usize; 2]) -> usize {
     unsafe {
         let path = format!("/proc/{mover}/mem\0");

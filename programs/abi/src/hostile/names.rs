@@ -1,6 +1,6 @@
-//! Names that several processes create, move, exchange, link and remove at once, while root
-//! bind-mounts folders over one another. Afterwards the tree has to be consistent: everything that
-//! a folder lists is found, link counts are right, and everything can be removed.
+//! Several processes create, move, exchange, link and remove names at once, while root bind-mounts
+//! folders over one another. Afterwards the tree must be consistent: everything that a folder lists
+//! is found, link counts are right, and everything can be removed.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -12,14 +12,14 @@ use libc::{AT_FDCWD, RENAME_EXCHANGE, RENAME_NOREPLACE};
 
 use super::USER;
 
-/// Attempts of each process.
+/// The number of attempts of each process.
 const ATTEMPTS: u32 = 3000;
-/// Processes of the user.
+/// The number of the user's processes.
 const PROCESSES: u64 = 4;
-/// The names there are in a folder.
+/// The number of names in a folder.
 const NAMES: u64 = 5;
 
-/// Marsaglia's xorshift: the same attempts in every run.
+/// Marsaglia's xorshift, which makes the same attempts in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -52,7 +52,7 @@ fn rename(old: &str, new: &str, flags: u32) {
     };
 }
 
-/// Does something; most of it fails.
+/// Makes a random call; most of them fail.
 fn attempt(dice: &mut Dice) {
     let (one, other) = (dice.path(), dice.path());
     match dice.below(10) {
@@ -67,11 +67,11 @@ fn attempt(dice: &mut Dice) {
     }
 }
 
-/// Root shows one folder at the place of another, and ends that.
+/// Root bind-mounts one folder over another, or unmounts one.
 fn bind(dice: &mut Dice) {
     let [one, other] = [dice.path(), dice.path()].map(|path| CString::new(path).expect("no zero"));
     let none = std::ptr::null();
-    // SAFETY: both paths are NUL-terminated; the kind and the options are not looked at.
+    // SAFETY: both paths are NUL-terminated; type and options are not read.
     unsafe {
         if dice.below(2) == 0 {
             libc::mount(
@@ -91,7 +91,7 @@ fn bind(dice: &mut Dice) {
 #[derive(Default)]
 struct Found {
     faults: Vec<&'static str>,
-    /// For each inode, its count of links and the number of names found.
+    /// For each inode, its link count and the number of names found.
     files: HashMap<u64, (u64, u64)>,
 }
 
@@ -137,9 +137,9 @@ impl Found {
     }
 }
 
-/// Begins a process: the first binds, the others are the user's.
+/// Starts a process: the first one bind-mounts, the others are the user's.
 fn begin(number: u64) -> i32 {
-    // SAFETY: the program has one thread here, so the child may go on as the parent would.
+    // SAFETY: the program has one thread, so the child may continue as the parent would.
     let child = unsafe { libc::fork() };
     if child != 0 {
         return child;
@@ -148,7 +148,7 @@ fn begin(number: u64) -> i32 {
     if number == 0 {
         (0..ATTEMPTS / 4).for_each(|_| bind(&mut dice));
     } else {
-        // SAFETY: no pointers.
+        // SAFETY: no pointer is passed.
         unsafe { _ = libc::setgid(USER) + libc::setuid(USER) };
         (0..ATTEMPTS).for_each(|_| attempt(&mut dice));
     }
@@ -163,7 +163,7 @@ pub fn run() {
     let children: Vec<_> = (0..=PROCESSES).map(begin).collect();
     for child in children {
         let mut status = 0;
-        // SAFETY: the status is a live value.
+        // SAFETY: the status is live.
         unsafe { libc::waitpid(child, &mut status, 0) };
         crate::tell_end("a process", status);
     }
@@ -177,8 +177,8 @@ pub fn run() {
     println!("all removed: {}", fs::remove_dir_all("folder").is_ok());
 }
 
-/// Ends all mounts below this folder. A rename may have hidden an older one below a newer one, or
-/// the other way round: what is hidden is found when nothing covers it any more.
+/// Unmounts all mounts below this folder. A rename may have hidden an older one below a newer one,
+/// or vice versa; a hidden one is found when nothing covers it any more.
 fn end_mounts() {
     let here = std::env::current_dir().expect("a folder");
     let mut ended = true;

@@ -1,4 +1,4 @@
-//! Objects that nest as deep and as often as a program likes: epoll sets and keyrings.
+//! Objects that nest deeply and repeatedly: epoll sets and keyrings.
 
 use std::ptr;
 
@@ -13,7 +13,7 @@ pub fn run() {
         rlim_cur: 4096,
         rlim_max: 4096,
     };
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
         tell_end("a chain of sets", in_child(|| as_user(chain)));
@@ -52,7 +52,7 @@ unsafe fn is_ready(fd: c_int) -> c_int {
     unsafe { libc::poll(&mut poll, 1, 0) }
 }
 
-/// Each set is a member of the one before: what is added has nothing below it.
+/// Each set is added to the one before; it has nothing below it yet.
 unsafe fn chain() {
     unsafe {
         let top = libc::epoll_create1(0);
@@ -71,7 +71,7 @@ unsafe fn chain() {
     }
 }
 
-/// Two add each other at once.
+/// Two sets that are added to each other at once.
 unsafe fn circles() {
     unsafe {
         let mut both = 0;
@@ -96,7 +96,7 @@ unsafe fn circles() {
     }
 }
 
-/// Five levels, and two hundred ways from each to the next.
+/// Five levels of sets, with two hundred paths from each to the next.
 unsafe fn fan() {
     unsafe {
         let sets = [(); 5].map(|()| libc::epoll_create1(0));
@@ -113,7 +113,7 @@ unsafe fn fan() {
     }
 }
 
-/// How many ways may lead up from a file.
+/// The number of paths that may lead up from a file.
 unsafe fn ways() {
     unsafe {
         for nests in 1..5 {
@@ -202,7 +202,7 @@ unsafe fn keyrings() {
     }
 }
 
-/// A chain of keyrings, made from its head, which is let go of at the end.
+/// A chain of keyrings, built from its head, which is released at the end.
 unsafe fn keychain() {
     unsafe {
         control(JOIN, 0, 0);

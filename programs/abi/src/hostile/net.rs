@@ -1,5 +1,5 @@
-//! The network: requests damaged at every byte, ports of others, forged senders, invalid sizes,
-//! listeners that die.
+//! The network: requests corrupted at every byte, ports of others, forged senders, invalid sizes,
+//! listeners that are closed.
 
 use std::{mem, ptr};
 
@@ -13,13 +13,13 @@ use crate::inet::{bind, connect, own_port, send_to};
 use crate::unix::{pair, send, set};
 use crate::{error, in_child, tell, tell_end, tell_ok};
 
-/// 127.0.0.1, and a user who is neither root nor [`USER`].
+/// 127.0.0.1, and a user other than root and [`USER`].
 const LOCAL: u32 = 0x7f00_0001;
 const THIRD: u32 = 1001;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer that is to be right is that of a live value.
+    // SAFETY: every pointer that is to be valid is to a live value.
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
         ports();
@@ -42,7 +42,7 @@ unsafe fn become_user(user: u32) {
     }
 }
 
-/// A second user takes no port of the first's, and none of root's.
+/// A second user gets none of the first user's ports, and none of root's.
 unsafe fn ports() {
     unsafe {
         for (what, kind) in [("TCP", SOCK_STREAM), ("UDP", SOCK_DGRAM)] {
@@ -99,7 +99,7 @@ unsafe fn ports() {
     }
 }
 
-/// A request of netlink: a header, which asks for a dump or not, and a body.
+/// A netlink request: a header, with `flags` to ask for a dump or not, and a body.
 fn request(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 16];
     bytes[..4].copy_from_slice(&(16 + body.len() as u32).to_ne_bytes());
@@ -114,7 +114,7 @@ unsafe fn drain(file: c_int) {
     while unsafe { libc::recv(file, bytes.as_mut_ptr().cast(), 8192, MSG_DONTWAIT) } > 0 {}
 }
 
-/// Requests with each byte changed, each length, and lengths in them that lie.
+/// Requests with each byte changed, of each length, and with wrong lengths in them.
 unsafe fn netlink() {
     const ROUTE: c_int = 0;
     const DIAG: c_int = 4;
@@ -153,7 +153,7 @@ unsafe fn netlink() {
                 send(file, &lies, MSG_DONTWAIT);
                 drain(file);
             }
-            // A dump that nobody reads, and a second one.
+            // Starts a dump that nobody reads, and a second one.
             (0..3).for_each(|_| _ = send(file, whole, MSG_DONTWAIT));
             libc::close(file);
         }
@@ -190,7 +190,7 @@ unsafe fn send_with(file: c_int, kind: c_int, data: &[u8]) -> i64 {
     }
 }
 
-/// Nobody says that he is another.
+/// Nobody can claim to be somebody else (SCM_CREDENTIALS).
 unsafe fn senders() {
     unsafe {
         let [a, b] = pair(SOCK_DGRAM);
@@ -213,12 +213,12 @@ unsafe fn senders() {
     }
 }
 
-/// How many descriptors are open.
+/// The number of open descriptors.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
-/// Files that are closed, the socket itself, more than there may be, and no room for them.
+/// SCM_RIGHTS with closed files, with the socket itself, with too many, and without room for them.
 unsafe fn files() {
     unsafe {
         let before = descriptors();
@@ -322,7 +322,7 @@ unsafe fn sizes() {
     }
 }
 
-/// A listener dies while many wait for it.
+/// A listener is closed while many connections wait for it.
 unsafe fn listener() {
     unsafe {
         let server = libc::socket(AF_INET, SOCK_STREAM, 0);
@@ -366,7 +366,7 @@ unsafe fn listener() {
         for file in [first, late, again] {
             libc::close(file);
         }
-        // Many sockets, each with a port, and one that is named among them.
+        // Many sockets with a port each, one of which receives a datagram.
         let limit = libc::rlimit {
             rlim_cur: 4096,
             rlim_max: 4096,

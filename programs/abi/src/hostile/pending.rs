@@ -1,4 +1,4 @@
-//! Pending real-time signals: RLIMIT_SIGPENDING counts those of all processes of a user.
+//! Pending real-time signals: RLIMIT_SIGPENDING counts the signals of all of a user's processes.
 
 use std::ptr;
 
@@ -52,12 +52,12 @@ unsafe fn queues() {
             println!("{own} for one, then {}", error());
         }
         println!("{queued} for all");
-        // One of them ends: there is room again, for as many as it held.
+        // One of the targets ends: there is room again for as many as it held.
         libc::kill(targets[0], libc::SIGKILL);
         libc::waitpid(targets[0], ptr::null_mut(), 0);
         let again = (0..2 * LIMIT).filter(|_| libc::sigqueue(targets[1], signal, value) == 0);
         println!("{} again", again.count());
-        // A code that claims to be a timer's makes no room.
+        // A code that pretends to be a timer's gets no extra room.
         let mut forged: libc::siginfo_t = std::mem::zeroed();
         forged.si_code = libc::SI_TIMER;
         let send = || libc::syscall(libc::SYS_rt_sigqueueinfo, targets[1], signal, &forged);

@@ -1,4 +1,4 @@
-//! What /proc shows of another user's process: nothing that ptrace(2) would not (PTRACE_MODE_READ).
+//! /proc shows of another user's process only what ptrace(2) would allow (PTRACE_MODE_READ).
 
 use std::ffi::CString;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 use super::USER;
 use crate::{error, in_child, tell, tell_end, tell_ok};
 
-/// Files of a process's directory that only a permitted tracer may read, and some that everybody
+/// Files in a process's directory that only a permitted tracer may read, and some that everybody
 /// may.
 const MEMBERS: [&str; 24] = [
     "auxv",
@@ -39,7 +39,7 @@ const LINKS: [&str; 4] = ["cwd", "exe", "fd/0", "root"];
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every string ends with zero, and children end by _exit.
+    // SAFETY: every string is NUL-terminated, and children end by _exit.
     unsafe {
         fs::create_dir_all("/tmp/private").unwrap();
         fs::write("/tmp/private/file", "a secret").unwrap();
@@ -50,7 +50,7 @@ pub fn run() {
             in_child(|| {
                 become_user();
                 look(roots);
-                // Stile's own: which system calls it makes, and how many.
+                // A file of Stile's own: the process's system calls and their numbers.
                 let counts = fs::read(format!("/proc/{roots}/crossings"));
                 tell("its calls are counted for all to see", counts.is_ok());
             }),
@@ -89,7 +89,7 @@ pub fn run() {
     }
 }
 
-/// A file of a process that is gone is not about the next one of its number.
+/// A file of an ended process does not refer to a new process with the same ID.
 unsafe fn numbers() {
     unsafe {
         let gone = sleeper(|| ());
@@ -102,7 +102,7 @@ unsafe fn numbers() {
         };
         end(gone);
         let number = [gone];
-        // `struct clone_args`: the signal, and the number that is asked for.
+        // `struct clone_args`: the signal, and the requested process ID.
         let arguments = [
             0,
             0,
@@ -152,7 +152,7 @@ unsafe fn become_user() {
     }
 }
 
-/// A child that sleeps once it has done `prepare`.
+/// Starts a child that sleeps after `prepare`.
 unsafe fn sleeper(prepare: impl FnOnce()) -> i32 {
     unsafe {
         let mut ready = [0; 2];
@@ -212,7 +212,7 @@ unsafe fn look(pid: i32) {
     }
 }
 
-/// A process finds its own descriptors, hidden or not.
+/// A process sees its own descriptors, whether dumpable or not.
 unsafe fn descriptors() {
     unsafe {
         for hidden in [false, true] {
@@ -231,8 +231,8 @@ unsafe fn descriptors() {
     }
 }
 
-/// Files that a process has mapped: everybody finds their own, and only the privileged get to them
-/// that way.
+/// map_files: every process sees its own mapped files, but only privileged ones can open them
+/// there.
 unsafe fn mapped() {
     const PAGE: usize = 4096;
     let map = |flags: i32, file: i32| unsafe {
@@ -292,7 +292,7 @@ unsafe fn mapped() {
     }
 }
 
-/// Nobody leaves a jail by the root of a process outside.
+/// The root of an outside process does not lead out of a chroot.
 unsafe fn jailed() {
     unsafe {
         fs::create_dir_all("/tmp/jail/proc").unwrap();
@@ -314,7 +314,8 @@ unsafe fn jailed() {
     }
 }
 
-/// Only the privileged make themselves a less likely victim for lack of memory than they were made.
+/// Only privileged processes lower their oom_score_adj below the value that a privileged one has
+/// set.
 unsafe fn killed_last() {
     unsafe {
         let set = |value: &str| {
@@ -328,7 +329,7 @@ unsafe fn killed_last() {
         set("300");
         set("200");
         become_user();
-        // As after an exec, so that the files in /proc belong to the user.
+        // As after an exec: the process's files in /proc belong to the user.
         libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0);
         for value in ["-1000", "199", "200", "1000", "500", "0", "1001"] {
             set(value);

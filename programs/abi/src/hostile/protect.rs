@@ -1,5 +1,5 @@
 //! A large mprotect beside another thread that moves or copies the pages: reads succeed exactly
-//! where `/proc/self/maps` says so.
+//! where `/proc/self/maps` allows them.
 
 use std::fs;
 use std::thread;
@@ -33,9 +33,9 @@ fn rounds(agrees: fn(&Probe, *mut c_void) -> bool) -> bool {
     (0..ROUNDS).filter(|_| !round(&probe, agrees)).count() == 0
 }
 
-/// A mapping that is written once in each table.
+/// A mapping with one written page in each table.
 fn pages() -> *mut c_void {
-    // SAFETY: a mapping of this function's own, whose pages are written within it.
+    // SAFETY: this function's own mapping; the writes are inside it.
     unsafe {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
         let rights = PROT_READ | PROT_WRITE;
@@ -49,15 +49,14 @@ fn pages() -> *mut c_void {
     }
 }
 
-/// A page that another thread's mprotect allows is copied by the kernel from then on, although its
-/// turn comes last.
+/// The kernel can read the last page of another thread's mprotect once that has changed it.
 fn read_when_allowed() -> bool {
     let probe = Probe::new();
     for _ in 0..ROUNDS {
         let start = pages();
         let address = start.expose_provenance();
         let last = start.wrapping_byte_add(LEN - TABLE);
-        // SAFETY: nobody touches the pages but by system calls.
+        // SAFETY: only system calls access the pages.
         unsafe { libc::mprotect(start, LEN, PROT_NONE) };
         thread::scope(|scope| {
             scope.spawn(move || {
@@ -73,8 +72,8 @@ fn read_when_allowed() -> bool {
     true
 }
 
-/// Forbids a thread all pages, one in each table; when the first cannot be read, asks what becomes
-/// of the last.
+/// A thread revokes all rights, of one page in each table; when the first page cannot be read,
+/// `agrees` checks the last.
 fn round(probe: &Probe, agrees: fn(&Probe, *mut c_void) -> bool) -> bool {
     let start = pages();
     let last = start.wrapping_byte_add(LEN - TABLE);
@@ -82,7 +81,7 @@ fn round(probe: &Probe, agrees: fn(&Probe, *mut c_void) -> bool) -> bool {
         let address = start.expose_provenance();
         scope.spawn(move || {
             let start = std::ptr::with_exposed_provenance_mut(address);
-            // SAFETY: nobody touches the pages but by system calls.
+            // SAFETY: only system calls access the pages.
             unsafe { libc::mprotect(start, LEN, PROT_NONE) }
         });
         while probe.can_read(start) {}
@@ -94,7 +93,7 @@ fn round(probe: &Probe, agrees: fn(&Probe, *mut c_void) -> bool) -> bool {
 }
 
 fn moved(probe: &Probe, page: *mut c_void) -> bool {
-    // SAFETY: pages that nobody touches but by system calls.
+    // SAFETY: only system calls access the pages.
     let target = unsafe { libc::mremap(page, PAGE, TABLE, MREMAP_MAYMOVE) };
     let done = target != MAP_FAILED && probe.can_read(target) == may_read(target);
     // SAFETY: as above.
@@ -103,7 +102,7 @@ fn moved(probe: &Probe, page: *mut c_void) -> bool {
 }
 
 fn copied(probe: &Probe, page: *mut c_void) -> bool {
-    // SAFETY: the child asks the kernel, and ends.
+    // SAFETY: the child only makes system calls, and ends.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -115,7 +114,7 @@ fn copied(probe: &Probe, page: *mut c_void) -> bool {
     }
 }
 
-/// Whether the area at an address may be read, as `/proc/self/maps` says.
+/// Whether the area at an address is readable by `/proc/self/maps`.
 fn may_read(at: *mut c_void) -> bool {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     maps.lines().any(|line| {
@@ -130,20 +129,20 @@ fn may_read(at: *mut c_void) -> bool {
     })
 }
 
-/// A pipe, into which the kernel copies what can be read.
+/// A pipe into which the kernel copies a byte if it can be read.
 struct Probe([i32; 2]);
 
 impl Probe {
     fn new() -> Self {
         let mut ends = [-1; 2];
-        // SAFETY: room for both ends.
+        // SAFETY: the array has room for two descriptors.
         unsafe { libc::pipe2(ends.as_mut_ptr(), O_NONBLOCK) };
         Probe(ends)
     }
 
     fn can_read(&self, at: *mut c_void) -> bool {
         let mut byte = 0u8;
-        // SAFETY: the kernel looks whether the address can be read; there is room for the byte.
+        // SAFETY: the kernel checks the address; there is room for the byte.
         unsafe {
             libc::write(self.0[1], at, 1) == 1
                 && libc::read(self.0[0], (&raw mut byte).cast(), 1) == 1

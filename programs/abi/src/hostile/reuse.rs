@@ -1,5 +1,4 @@
-//! Numbers of processes that ended and that are reused: requests for the old process do not reach
-//! the new one.
+//! Reused process IDs: requests for the ended process do not reach the new one.
 
 use std::ffi::CString;
 use std::{fs, ptr};
@@ -11,7 +10,7 @@ use crate::{in_child, tell, tell_end};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind, and children end by
+    // SAFETY: every pointer passed is to a live value of the right type, and children end by
     // _exit or a signal.
     unsafe {
         foreground();
@@ -20,15 +19,15 @@ pub fn run() {
     }
 }
 
-/// The pipe's ends.
+/// A new pipe.
 fn pipe() -> [i32; 2] {
     let mut ends = [-1; 2];
-    // SAFETY: room for both.
+    // SAFETY: the array has room for two descriptors.
     unsafe { libc::pipe(ends.as_mut_ptr()) };
     ends
 }
 
-/// The number that was written to the pipe.
+/// Reads a number from the pipe.
 unsafe fn receive(from: i32) -> i32 {
     let mut number = 0;
     unsafe { libc::read(from, (&raw mut number).cast(), size_of::<i32>()) };
@@ -39,7 +38,7 @@ unsafe fn send(to: i32, number: i32) {
     unsafe { libc::write(to, (&raw const number).cast(), size_of::<i32>()) };
 }
 
-/// A child that waits for signals; with a number that is chosen, or with any (0).
+/// Starts a child that waits for signals, with the given process ID, or any for 0.
 unsafe fn sleeper(number: i32) -> i32 {
     // `struct clone_args`: exit_signal, set_tid and set_tid_size.
     let mut arguments = [0u64; 11];
@@ -68,8 +67,8 @@ unsafe fn end(child: i32) -> i32 {
     status
 }
 
-/// A terminal's foreground group has ended; root's group of that number gets no signals of its
-/// keys.
+/// A terminal's foreground group has ended; root's new group with the same ID gets no signals from
+/// the terminal's keys.
 unsafe fn foreground() {
     let (named, go) = (pipe(), pipe());
     unsafe {
@@ -109,7 +108,7 @@ unsafe fn foreground() {
     }
 }
 
-/// A file of procfs is of the process that had the number when it was opened.
+/// An open file of procfs belongs to the process that had the ID when it was opened.
 unsafe fn settings() {
     let (named, go) = (pipe(), pipe());
     const FILES: [&str; 3] = ["oom_score_adj", "coredump_filter", "comm"];
@@ -145,8 +144,7 @@ unsafe fn settings() {
     }
 }
 
-/// The receiver of a file's signals has ended; who has its number, or the number of its group, is
-/// not told.
+/// The owner of a file's signals has ended; a new process or group with its ID gets no signals.
 unsafe fn owner() {
     let ends = pipe();
     unsafe {

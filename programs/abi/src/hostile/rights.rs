@@ -1,5 +1,5 @@
-//! Descriptors in flight: cycles of sockets that no program can receive, and the limit of
-//! descriptors in flight for a user.
+//! Descriptors in flight: cycles of sockets that no program can receive, and a user's limit on
+//! descriptors in flight.
 
 use std::mem;
 use std::ptr;
@@ -13,13 +13,13 @@ use super::USER;
 use crate::unix::pair;
 use crate::{in_child, tell, tell_end};
 
-/// The most descriptors in a message, and that a process has open here.
+/// The maximum number of descriptors in a message, and the limit on open files here.
 const MOST: usize = 253;
 const LIMIT: u64 = 1024;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         let limit = libc::rlimit {
             rlim_cur: LIMIT,
@@ -36,7 +36,7 @@ pub fn run() {
 }
 
 fn become_user() {
-    // SAFETY: these take numbers.
+    // SAFETY: these calls take only numbers.
     unsafe {
         libc::setgid(USER);
         libc::setuid(USER);
@@ -51,7 +51,7 @@ fn send(file: c_int, files: &[c_int]) -> isize {
         iov_base: (&raw mut byte).cast(),
         iov_len: 1,
     };
-    // SAFETY: the message's pointers are those of live values, and the control message fits.
+    // SAFETY: the message's pointers are to live values, and the control message fits.
     unsafe {
         let mut message: libc::msghdr = mem::zeroed();
         message.msg_iov = &mut piece;
@@ -98,15 +98,15 @@ fn receive(file: c_int, flags: c_int) -> Vec<c_int> {
 
 fn close(files: &[c_int]) {
     for &file in files {
-        // SAFETY: closes a descriptor.
+        // SAFETY: only closes a descriptor.
         unsafe { libc::close(file) };
     }
 }
 
-/// A pipe: its end to read tells when nobody has the one to write any more.
+/// A pipe: its read end hangs up when nobody has the write end any more.
 fn pipe() -> [c_int; 2] {
     let mut ends = [-1; 2];
-    // SAFETY: there is room for two descriptors.
+    // SAFETY: the array has room for two descriptors.
     unsafe { libc::pipe(ends.as_mut_ptr()) };
     ends
 }
@@ -117,11 +117,11 @@ fn is_hung_up(reader: c_int, wait: c_int) -> bool {
         events: 0,
         revents: 0,
     };
-    // SAFETY: one record.
+    // SAFETY: the array has one entry.
     unsafe { libc::poll(&mut asked, 1, wait) == 1 && asked.revents & POLLHUP != 0 }
 }
 
-/// Says whether what waits in a circle goes, which sockets that are closed make happen.
+/// Prints whether files in a cycle are freed; closing other sockets triggers that.
 fn tell_end_of(what: &str, reader: c_int) {
     let gone = (0..500).any(|_| {
         close(&pair(SOCK_STREAM));
@@ -132,7 +132,7 @@ fn tell_end_of(what: &str, reader: c_int) {
 }
 
 fn address(name: &[u8]) -> (sockaddr_un, socklen_t) {
-    // SAFETY: zeroes are an address.
+    // SAFETY: all zeroes is a valid address.
     let mut address: sockaddr_un = unsafe { mem::zeroed() };
     address.sun_family = AF_UNIX as _;
     for (to, &from) in address.sun_path.iter_mut().zip(name) {
@@ -141,7 +141,7 @@ fn address(name: &[u8]) -> (sockaddr_un, socklen_t) {
     (address, 2 + name.len() as socklen_t)
 }
 
-/// A socket that listens, and one that is connected to it but not accepted.
+/// A listener, and a socket that is connected to it but not accepted.
 unsafe fn waiting(name: &[u8]) -> [c_int; 2] {
     unsafe {
         let (address, length) = address(name);
@@ -157,7 +157,7 @@ unsafe fn waiting(name: &[u8]) -> [c_int; 2] {
     }
 }
 
-/// Circles of all kinds end once nobody has any of their sockets open.
+/// Cycles of all kinds are freed once none of their sockets is open.
 unsafe fn circles() {
     unsafe {
         for (name, kind) in [
@@ -206,7 +206,7 @@ unsafe fn circles() {
 unsafe fn reachable() {
     unsafe {
         let ([a, b], [c, d], [reader, writer]) = (pair(SOCK_STREAM), pair(SOCK_STREAM), pipe());
-        // The circle of `a` and `b` waits in `d`, which is open.
+        // The cycle of `a` and `b` waits in `d`, which is open.
         send(a, &[a, b, writer]);
         send(c, &[b]);
         close(&[a, b, c, writer]);
@@ -225,7 +225,7 @@ unsafe fn reachable() {
         close(&got);
         println!("nobody has it: {}", is_hung_up(reader, 5000));
         close(&[reader, d]);
-        // A connection that was accepted holds what was sent before.
+        // An accepted connection holds what was sent before.
         let [listener, client] = waiting(b"\0abi-accepted");
         let [reader, writer] = pipe();
         send(client, &[listener, client, writer]);
@@ -239,7 +239,7 @@ unsafe fn reachable() {
     }
 }
 
-/// A user has as many on their way as a process may have open, and a message more.
+/// A user has as many descriptors in flight as the limit on open files, and one message more.
 fn leaked() {
     become_user();
     let mut count = 0;
@@ -255,7 +255,7 @@ fn leaked() {
         count += 1;
     };
     println!("circles: {count}");
-    // The circles were freed before, or are freed by this; no other socket must be closed for it.
+    // The cycles were freed before, or are by this; no other socket needs to be closed.
     close(&last);
     close(&[writer]);
     println!("all end: {}", is_hung_up(reader, 60_000));
@@ -263,11 +263,11 @@ fn leaked() {
     tell("the first afterwards", send(a, &[0]) as i64);
 }
 
-/// Files that one user keeps in flight are not charged to another.
+/// Files that one user keeps in flight do not count for another.
 fn kept() {
     let [ready, tell_ready] = pipe();
     let [go, tell_go] = pipe();
-    // SAFETY: the child ends by itself.
+    // SAFETY: the child ends with _exit.
     let child = unsafe { libc::fork() };
     if child == 0 {
         become_user();
@@ -285,7 +285,7 @@ fn kept() {
         tell("a user's next", last as i64);
         println!("messages: {messages}");
         let mut byte = 0u8;
-        // SAFETY: pointers to a byte.
+        // SAFETY: the pointers are to a byte.
         unsafe {
             libc::write(tell_ready, (&raw const byte).cast(), 1);
             libc::read(go, (&raw mut byte).cast(), 1);
@@ -293,7 +293,7 @@ fn kept() {
         }
     }
     let mut byte = 0u8;
-    // SAFETY: pointers to a byte, and a status that nobody asks for.
+    // SAFETY: the pointers are to a byte; no status is requested.
     unsafe {
         libc::read(ready, (&raw mut byte).cast(), 1);
         let ends: Vec<[c_int; 2]> = (0..10).map(|_| pair(SOCK_STREAM)).collect();

@@ -1,5 +1,5 @@
-//! An address space of many areas, copied while its group is signalled all the time: each copy is
-//! completed, and no child escapes a signal.
+//! An address space with many areas is copied while its process group gets signals all the time:
+//! each copy completes, and no child escapes a signal.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,12 +11,13 @@ use super::become_user;
 use crate::{in_child, tell, tell_end};
 
 const PAGE: usize = 4096;
-/// Pages of the mapping, each an area by itself: their copy takes longer than signals take to come.
+/// The size of the mapping in pages, each an area of its own: a copy takes longer than signals take
+/// to arrive.
 const PAGES: usize = 40_000;
 const PAUSE: Duration = Duration::from_micros(300);
 const FORKS: i32 = 5;
 const ROUNDS: u64 = 20;
-/// A process that has not got its child by then never does.
+/// The time in seconds after which a fork has failed.
 const SECONDS: u32 = 200;
 
 /// Runs this part.
@@ -24,7 +25,7 @@ pub fn run() {
     let of_group = |work: fn()| {
         in_child(|| {
             become_user();
-            // SAFETY: they touch no memory.
+            // SAFETY: these calls access no memory.
             unsafe {
                 libc::setpgid(0, 0);
                 libc::alarm(SECONDS);
@@ -37,7 +38,7 @@ pub fn run() {
 }
 
 fn make_areas() {
-    // SAFETY: a mapping of this function's own.
+    // SAFETY: this function's own mapping.
     unsafe {
         let start = libc::mmap(
             ptr::null_mut(),
@@ -53,7 +54,7 @@ fn make_areas() {
     }
 }
 
-/// A child that is in the group, but takes no signals.
+/// Starts a child in the same group that ignores signals.
 fn beside(work: impl FnOnce()) -> i32 {
     // SAFETY: the child has one thread.
     unsafe {
@@ -70,18 +71,18 @@ fn beside(work: impl FnOnce()) -> i32 {
 }
 
 fn send(signal: i32) {
-    // SAFETY: it touches no memory.
+    // SAFETY: the call accesses no memory.
     unsafe { libc::kill(0, signal) };
 }
 
 fn handle(signal: i32, handler: extern "C" fn(i32)) {
-    // SAFETY: the handlers do nothing that would disturb others.
+    // SAFETY: the handlers are async-signal-safe.
     unsafe { libc::signal(signal, handler as *const () as usize) };
 }
 
 extern "C" fn nothing(_: i32) {}
 
-/// Signals that are ignored, and such that are not, more often than a copy is made.
+/// Sends ignored and handled signals more often than a copy completes.
 fn beside_signals() {
     handle(SIGUSR1, nothing);
     let sender = beside(|| {
@@ -107,8 +108,8 @@ extern "C" fn came(_: i32) {
     CAME.store(true, Relaxed);
 }
 
-/// A signal that comes at any time while children are made: the processes that are there by then
-/// get it.
+/// Sends a signal at various times while children are created: all processes that exist by then get
+/// it.
 fn each_gets_it() {
     handle(SIGTERM, came);
     make_areas();
@@ -121,8 +122,8 @@ fn each_gets_it() {
         while !CAME.load(Relaxed) {
             // SAFETY: the child has one thread, and ends.
             unsafe {
-                // Not by the library, which holds signals back meanwhile: one that has come to the
-                // parent by then is not the child's.
+                // Not by the library's fork, which blocks signals meanwhile: one that the parent
+                // gets before the fork is not the child's.
                 if libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) == 0 {
                     while !CAME.load(Relaxed) {
                         libc::usleep(1000);
@@ -131,7 +132,7 @@ fn each_gets_it() {
                 }
             }
         }
-        // SAFETY: it touches no memory. A process that did not get it never ends.
+        // SAFETY: no memory is passed. A process that did not get the signal never ends.
         while unsafe { libc::waitpid(-1, ptr::null_mut(), 0) } > 0 {}
     }
 }

@@ -1,5 +1,5 @@
-//! Sockets: control messages of arbitrary bytes, queues that are filled and abandoned, and memory
-//! that comes back.
+//! Sockets: random control messages, queues that are filled and abandoned, and memory that comes
+//! back.
 
 use std::mem;
 use std::ptr;
@@ -17,13 +17,13 @@ use crate::{in_child, tell, tell_end};
 /// Runs this part.
 pub fn run() {
     let status = in_child(|| {
-        // SAFETY: these take numbers.
+        // SAFETY: these calls take only numbers.
         unsafe {
             libc::signal(libc::SIGPIPE, libc::SIG_IGN);
             libc::setgid(USER);
             libc::setuid(USER);
         }
-        // SAFETY: every pointer that is to be right is that of a live value.
+        // SAFETY: every pointer that is to be valid is to a live value.
         unsafe {
             odd_messages();
             long_control();
@@ -34,7 +34,7 @@ pub fn run() {
     tell_end("the user", status);
 }
 
-/// Numbers that look random and are the same each time (xorshift).
+/// Pseudo-random numbers, the same in every run (xorshift).
 struct Numbers(u64);
 
 impl Numbers {
@@ -49,7 +49,7 @@ impl Numbers {
         self.next() % most
     }
 
-    /// One of these, or anything.
+    /// One of `known`, or any number.
     fn among(&mut self, known: &[u64]) -> u64 {
         match self.below(8) {
             0 => self.next(),
@@ -58,7 +58,7 @@ impl Numbers {
     }
 }
 
-/// Connected sockets of all kinds.
+/// Pairs of connected sockets of all types.
 unsafe fn connections() -> Vec<[c_int; 2]> {
     unsafe {
         let mut all = vec![pair(SOCK_STREAM), pair(SOCK_DGRAM), pair(SOCK_SEQPACKET)];
@@ -76,8 +76,8 @@ unsafe fn connections() -> Vec<[c_int; 2]> {
     }
 }
 
-/// Control messages of almost any kind and length, room for them of any size, and pieces that lie
-/// nowhere.
+/// Control messages of almost any type and length, buffers of any size for them, and I/O vectors
+/// with invalid addresses.
 unsafe fn odd_messages() {
     const LEVELS: [u64; 5] = [0, 1, 6, 17, 41];
     const KINDS: [u64; 10] = [1, 2, 3, 4, 8, 37, 50, 52, 67, 103];
@@ -133,7 +133,7 @@ unsafe fn odd_messages() {
     println!("odd messages: done");
 }
 
-/// Closes the descriptors that came.
+/// Closes the received descriptors.
 unsafe fn close_received(message: &libc::msghdr) {
     unsafe {
         let mut head = libc::CMSG_FIRSTHDR(message);
@@ -148,12 +148,12 @@ unsafe fn close_received(message: &libc::msghdr) {
     }
 }
 
-/// The system call: a C library may have a limit of its own.
+/// The raw system call: a C library may have its own limit.
 unsafe fn raw_send(file: c_int, message: &libc::msghdr) -> i64 {
     unsafe { libc::syscall(libc::SYS_sendmsg, file, message, 0) as i64 }
 }
 
-/// 64 KiB of control messages, and far more than there may be.
+/// 64 KiB of control messages, and far more than the limit.
 unsafe fn long_control() {
     unsafe {
         let [a, _] = pair(SOCK_STREAM);
@@ -178,7 +178,7 @@ unsafe fn long_control() {
     }
 }
 
-/// Connections that nobody accepts.
+/// Connections that are never accepted.
 unsafe fn backlog() {
     unsafe {
         let mut address: libc::sockaddr_un = mem::zeroed();
@@ -215,7 +215,7 @@ unsafe fn backlog() {
     }
 }
 
-/// KiB that are free.
+/// Free memory in KiB.
 fn free() -> i64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("MemFree:"));
@@ -223,7 +223,7 @@ fn free() -> i64 {
     word.and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// Memory queued in sockets is free again once their owners are gone.
+/// Memory queued in sockets is free again once their owners have ended.
 unsafe fn memory() {
     const WITHIN: i64 = 24 << 10;
     let before = free();
@@ -232,7 +232,7 @@ unsafe fn memory() {
         for kind in [SOCK_STREAM, SOCK_DGRAM] {
             for _ in 0..200 {
                 for file in pair(kind) {
-                    // SAFETY: pointer and length are the buffer's.
+                    // SAFETY: pointer and length are of the buffer.
                     unsafe {
                         while libc::send(file, bytes.as_ptr().cast(), 65536, MSG_DONTWAIT) > 0 {}
                     }
@@ -240,12 +240,12 @@ unsafe fn memory() {
             }
         }
         println!("much waits: {}", free() < before - WITHIN);
-        // SAFETY: it ends this process.
+        // SAFETY: ends this process.
         unsafe { libc::raise(libc::SIGKILL) };
     });
     tell_end("killed", status);
     let back = (0..200).any(|_| {
-        // SAFETY: it only waits.
+        // SAFETY: only waits.
         unsafe { libc::usleep(50_000) };
         free() > before - WITHIN
     });

@@ -1,5 +1,5 @@
 //! A set-user-ID program of a more privileged user: a process that traces it, shares with it,
-//! prepares its environment, or chose the signal sent at its end, gains none of its privileges.
+//! prepares its environment, or chose the signal sent at its end gains none of its privileges.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -13,7 +13,7 @@ use crate::{error, in_child, tell, tell_end};
 
 /// This program, owned by root and set-user-ID.
 const PRIVILEGED: &CStr = c"/tmp/privileged";
-/// The same, which may be executed but not read.
+/// The same, executable but not readable.
 const UNREADABLE: &CStr = c"/tmp/unreadable";
 
 /// Runs this part.
@@ -27,7 +27,7 @@ pub fn run() {
         fs::copy("/proc/self/exe", to).expect("room for a copy");
         fs::set_permissions(to, fs::Permissions::from_mode(mode)).expect("a file of root's");
     }
-    // SAFETY: every pointer passed is that of a live value of the right kind, and children end by
+    // SAFETY: every pointer passed is to a live value of the right type, and children end by
     // _exit or exec.
     unsafe {
         plain();
@@ -42,9 +42,9 @@ pub fn run() {
     }
 }
 
-/// The work of the program that is executed.
+/// The actions of the executed program.
 fn victim(act: &str, argument: Option<String>) {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         match act {
             "tell" => {
@@ -66,7 +66,7 @@ fn victim(act: &str, argument: Option<String>) {
                     libc::lseek(fd, 0, libc::SEEK_SET);
                     libc::read(fd, (&raw mut byte).cast(), 1) as i64
                 };
-                // The old memory may be in somebody's hands for a moment.
+                // Others may still hold the old memory for a moment.
                 for _ in 0..200 {
                     if read() <= 0 {
                         break;
@@ -82,7 +82,7 @@ fn victim(act: &str, argument: Option<String>) {
                 libc::write(fd, c"x".as_ptr().cast(), 1);
                 let mut byte = 0u8;
                 libc::read(0, (&raw mut byte).cast(), 1);
-                // Children that it had as another program.
+                // Children of the program that ran before in this process.
                 libc::waitpid(-1, ptr::null_mut(), libc::__WALL);
                 println!("  lived as {}", libc::geteuid());
             }
@@ -91,7 +91,7 @@ fn victim(act: &str, argument: Option<String>) {
     }
 }
 
-/// Executes `program` as a victim that does `act`.
+/// Executes `program` as a victim that runs the action `act`.
 unsafe fn execute(program: &CStr, act: &CStr, argument: &CStr) {
     let words = [program, c"hostile", c"suid", act, argument].map(CStr::as_ptr);
     let words = [
@@ -176,7 +176,7 @@ unsafe fn traced() {
     }
 }
 
-/// Somebody else can change the program's directory at any time.
+/// Another process or thread can change the program's directory at any time.
 unsafe fn shared() {
     unsafe {
         println!("another process has its directory");
@@ -210,14 +210,14 @@ unsafe fn confined() {
     }
 }
 
-/// Files of the old program's memory that the new one gets are not about its own.
+/// Files of the old program's memory that the new one inherits do not give access to its own.
 unsafe fn opened_before() {
     unsafe {
         for name in ["mem", "maps", "smaps", "pagemap", "environ"] {
             println!("/proc/self/{name} opened before");
             in_child(|| {
                 become_user();
-                // After a change of IDs the process's own /proc files are root's, unless it is
+                // After a change of IDs, a process's files in /proc belong to root unless it is
                 // dumpable.
                 libc::prctl(libc::PR_SET_DUMPABLE, 1);
                 let writes = name == "mem";
@@ -238,8 +238,8 @@ unsafe fn clone_with(signal: i32) -> libc::c_long {
     unsafe { libc::syscall(libc::SYS_clone, signal as usize, 0, 0, 0, 0) }
 }
 
-/// The signal of a child's end is for the program that made the child, and that of a message for
-/// the one that asked for it.
+/// A child's exit signal goes only to the program that created the child, and a message's signal
+/// only to the program that requested it.
 unsafe fn exit_signals() {
     unsafe {
         let status = in_child(|| {
@@ -250,7 +250,7 @@ unsafe fn exit_signals() {
             if user == 0 {
                 become_user();
                 if clone_with(libc::SIGKILL) == 0 {
-                    // Until it is an orphan.
+                    // Waits until it is an orphan.
                     libc::close(pipe[1]);
                     libc::read(pipe[0], (&raw mut pipe).cast(), 1);
                 }
@@ -258,7 +258,7 @@ unsafe fn exit_signals() {
             }
             libc::waitpid(user, ptr::null_mut(), 0);
             libc::close(pipe[1]);
-            // The orphan.
+            // Waits for the orphan.
             libc::waitpid(-1, ptr::null_mut(), libc::__WALL);
         });
         tell_end("an orphan with SIGKILL for its heir", status);
@@ -268,7 +268,7 @@ unsafe fn exit_signals() {
         let victim = Living::begin(PRIVILEGED, || {
             become_user();
             if clone_with(libc::SIGKILL) == 0 {
-                // Until the other program runs.
+                // Waits until the other program runs.
                 let mut byte = 0u8;
                 libc::read(pipe[0], (&raw mut byte).cast(), 1);
                 libc::_exit(0);
@@ -300,14 +300,14 @@ unsafe fn exit_signals() {
     }
 }
 
-/// A program that runs until it is told to end.
+/// A program that runs until it is told to exit.
 struct Living {
     pid: i32,
     to: i32,
 }
 
 impl Living {
-    /// Begins `program` in a child, which does `first`; it runs when this returns.
+    /// Starts `program` in a child, after `first`; it runs when this returns.
     unsafe fn begin(program: &CStr, first: impl FnOnce()) -> Self {
         unsafe {
             let (mut to, mut from) = ([0; 2], [0; 2]);
@@ -327,7 +327,7 @@ impl Living {
         }
     }
 
-    /// Lets it end; its status.
+    /// Lets it exit; returns its status.
     unsafe fn end(self) -> i32 {
         let mut status = 0;
         unsafe {
@@ -338,7 +338,7 @@ impl Living {
     }
 }
 
-/// Reads the byte of process `child` at the address `from`.
+/// Reads a byte of process `child` at the address `from`.
 unsafe fn read_of(child: i32, from: *mut u8, to: &mut u8) -> isize {
     let [own, its] = [ptr::from_mut(to), from].map(|base| libc::iovec {
         iov_base: base.cast(),
@@ -347,16 +347,16 @@ unsafe fn read_of(child: i32, from: *mut u8, to: &mut u8) -> isize {
     unsafe { libc::process_vm_readv(child, &own, 1, &its, 1, 0) }
 }
 
-/// Whether the memory of process `child` can be read; what lies there depends on where its program
-/// lies.
+/// Prints whether the memory of process `child` can be read; the content depends on the address of
+/// its program.
 unsafe fn tell_memory(child: i32) {
     let read = unsafe { read_of(child, SECRET.as_ptr(), &mut 0) };
     let refused = read == -1 && error() != "EFAULT";
     println!("  memory: {}", if refused { error() } else { "open" });
 }
 
-/// The user's access to processes of root: root's own program, and a privileged one that the user
-/// began.
+/// The user's access to root's processes: to a program that root started, and to a privileged one
+/// that the user started.
 unsafe fn of_others() {
     unsafe {
         println!("root's program");
@@ -428,12 +428,12 @@ unsafe fn look_into(pid: i32) {
     }
 }
 
-/// Writes a name into a file; what that came to.
+/// Writes a name into a file; returns the result.
 fn write(file: &str) -> i32 {
     fs::write(file, "name").map_or(-1, |()| 0)
 }
 
-/// A program that may not be read is not read as memory either.
+/// The memory of a program that may not be read cannot be read either.
 unsafe fn unreadable() {
     unsafe {
         in_child(|| {
@@ -462,12 +462,13 @@ unsafe fn unreadable() {
     }
 }
 
-/// The content of the user's own memory instead.
+/// The value of SECRET in the user's own program.
 const OLD: u8 = 1;
-/// At the same address in every program made of this file, unless it may lie anywhere (RISC-V).
+/// At the same address in every process of this program, unless that is position-independent
+/// (RISC-V).
 static SECRET: AtomicU8 = AtomicU8::new(0);
 
-/// While execve replaces a program, nobody without permission reads the new one's memory.
+/// While execve replaces a program, nobody without permission reads the memory of the new one.
 unsafe fn window() {
     const TRIES: usize = 6;
     unsafe {
@@ -481,7 +482,7 @@ unsafe fn window() {
                 let child = libc::fork();
                 if child == 0 {
                     libc::prctl(libc::PR_SET_DUMPABLE, 1);
-                    // To close all these takes its time.
+                    // Closing all these takes time.
                     while libc::pipe2([0; 2].as_mut_ptr(), libc::O_CLOEXEC) == 0 {}
                     libc::write(pipe[1], c"x".as_ptr().cast(), 1);
                     execute(PRIVILEGED, c"end", c"");

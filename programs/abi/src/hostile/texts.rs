@@ -1,5 +1,4 @@
-//! Long texts of /proc that a program keeps open in large numbers: each keeps at most a page of
-//! text.
+//! Long texts of /proc, many of them kept open: each holds at most a page of text.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -7,10 +6,10 @@ use std::io::Read;
 use super::become_user;
 use crate::{in_child, tell_end};
 
-/// Locks of a file, every other byte, and how often their list is begun.
+/// The number of locks on a file, on every other byte, and how often their list is opened.
 const LOCKS: i64 = 10_000;
 const OPEN: usize = 100;
-/// How much memory may be less then, in KiB; the texts would take 40 MiB.
+/// The tolerated loss of memory in KiB; the full texts would take 40 MiB.
 const LITTLE: i64 = 10 << 10;
 
 fn available() -> i64 {
@@ -24,7 +23,7 @@ fn available() -> i64 {
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: the name ends with zero.
+    // SAFETY: the name is NUL-terminated.
     let file = unsafe { libc::open(c"/tmp/locked".as_ptr(), libc::O_RDWR | libc::O_CREAT, 0o666) };
     let status = in_child(|| {
         become_user();
@@ -36,7 +35,7 @@ pub fn run() {
                 l_len: 1,
                 l_pid: 0,
             };
-            // SAFETY: a pointer to a lock.
+            // SAFETY: the lock is live.
             if unsafe { libc::fcntl(file, libc::F_SETLK, &lock) } != 0 {
                 return println!("no lock");
             }

@@ -1,4 +1,4 @@
-//! Thousands of timers that are due again at once, and beside them another user's program on the
+//! Thousands of timers that expire again at once, and another user's program beside them on the
 //! same CPU.
 
 use std::time::{Duration, Instant};
@@ -9,20 +9,20 @@ use libc::c_int;
 use super::become_user;
 use super::hang::{EACH, create};
 
-/// Timers of each kind, of the hostile user.
+/// The number of the hostile user's timers of each kind.
 const MANY: usize = 4_000;
-/// A real-time signal that no C library keeps for itself.
+/// A real-time signal that no C library reserves.
 const IGNORED: c_int = 40;
-/// The work of the other program: some 10 ms of a CPU.
+/// The work of the other program: some 10 ms of CPU time.
 const ROUNDS: u64 = 1_000_000;
 /// The time that it may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
-        // The hostile program's share of the CPU is not what is asked about.
+        // All programs share one CPU; the hostile program's share of it is not tested.
         let mut first: libc::cpu_set_t = mem::zeroed();
         libc::CPU_SET(0, &mut first);
         libc::sched_setaffinity(0, mem::size_of_val(&first), &first);
@@ -39,7 +39,7 @@ pub fn run() {
     }
 }
 
-/// The hostile user does `hostile`, which tells how many timers there are, and waits.
+/// The hostile user runs `hostile`, which returns the number of timers, and waits.
 unsafe fn beside(what: &str, hostile: unsafe fn() -> usize) {
     unsafe {
         let mut ends = [0; 2];
@@ -89,7 +89,7 @@ unsafe fn signals() -> usize {
     }
 }
 
-/// Processes, each with its interval timers.
+/// Starts processes with interval timers.
 unsafe fn alarms() -> usize {
     unsafe {
         let mut armed = 0;

@@ -1,4 +1,4 @@
-//! Long calls: others get the CPU meanwhile, though the process has only one.
+//! Long calls: other processes run meanwhile, although there is only one CPU.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -14,32 +14,32 @@ use crate::{in_child, tell, tell_end};
 
 const PAGE: usize = 4096;
 const LEN: usize = 256 << 20;
-/// Less of it, which still is copied in parts.
+/// A smaller length, which is still copied in parts.
 const SOME: usize = 96 << 20;
-/// How long another sleeps between two turns.
+/// The time that the other process sleeps between two turns.
 const BETWEEN: Duration = Duration::from_micros(50);
-/// One turn may come before a call, and one after it.
+/// One turn may precede a call, and one may follow it.
 const FEW: u32 = 2;
 const ROUNDS: usize = 5;
-/// How long a turn is waited for, in calls that each last some milliseconds.
+/// How long to try for a turn, in calls that each last some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Pages that are written on the way, and what is written to them, in turn.
+/// The number of pages that are written during a move, and of the values written in turn.
 const WRITTEN: usize = 256;
 const NUMBERS: usize = 4093;
 static ALL: u64 = !0;
 
 fn map(len: usize, rights: i32, flags: i32) -> *mut c_void {
     let flags = flags | MAP_ANONYMOUS | MAP_NORESERVE;
-    // SAFETY: a mapping of this part's own.
+    // SAFETY: a mapping of this part.
     let at = unsafe { libc::mmap(ptr::null_mut(), len, rights, flags, -1, 0) };
     assert!(at != MAP_FAILED, "{}", crate::error());
     at
 }
 
-/// Memory of small pages of which one was written, and all were read.
+/// Maps small pages, all of which were read and one of which was written.
 fn populated(len: usize) -> *mut c_void {
     let at = map(len, PROT_READ | PROT_WRITE, MAP_PRIVATE);
-    // SAFETY: the mapping is this function's.
+    // SAFETY: this function's own mapping.
     unsafe {
         libc::madvise(at, len, libc::MADV_NOHUGEPAGE);
         assert!(libc::madvise(at, len, libc::MADV_POPULATE_READ) == 0);
@@ -48,8 +48,8 @@ fn populated(len: usize) -> *mut c_void {
     at
 }
 
-/// Tells whether another has turns during a call. Where the emulator's clock gets no time of the
-/// host during one call, as beside other emulators, it does during another.
+/// Prints whether the other process has turns during a call. If the emulator's clock gets no time
+/// of the host during one call, as beside other emulators, it does during another.
 fn turns(what: &str, turns: &AtomicU32, mut call: impl FnMut()) {
     let begun = Instant::now();
     let mut has_turns = false;
@@ -62,20 +62,20 @@ fn turns(what: &str, turns: &AtomicU32, mut call: impl FnMut()) {
 }
 
 /// An address to which memory at `old` can move and whose offset in its last-level table differs:
-/// `place`, or the page behind it.
+/// `place`, or the page after it.
 fn target(place: *mut c_void, old: usize) -> *mut c_void {
     let same = place.addr() % (2 << 20) == old % (2 << 20);
     place.wrapping_byte_add(if same { PAGE } else { 0 })
 }
 
-/// Moves the memory to where tables have their bounds elsewhere.
+/// Moves the memory to an address with another offset in its last-level table.
 fn moves(count: &AtomicU32) {
     let old = populated(LEN);
     let place = map(LEN + 2 * PAGE, PROT_NONE, MAP_PRIVATE);
     let (mut at, mut room) = (old, target(place, old.addr()));
     let mut moves = |flags| {
         let flags = MREMAP_MAYMOVE | MREMAP_FIXED | flags;
-        // SAFETY: to a room of this function's own.
+        // SAFETY: moves to addresses that this function reserved.
         assert!(unsafe { libc::mremap(at, LEN, LEN, flags, room) } == room);
         mem::swap(&mut at, &mut room);
     };
@@ -83,16 +83,17 @@ fn moves(count: &AtomicU32) {
     turns("a move that leaves the mapping", count, || {
         moves(MREMAP_DONTUNMAP)
     });
-    // SAFETY: the memory is there.
+    // SAFETY: the memory is mapped.
     tell("the first byte", unsafe { at.cast::<u8>().read() });
 }
 
-/// What a thread writes at the old place while the memory moves is found at the new one.
+/// Writes by a thread to the old address during a move are found at the new one.
 fn writes(_count: &AtomicU32) {
     const STEP: usize = LEN / WRITTEN;
     let numbers: Vec<u64> = (1..=NUMBERS as u64).collect();
     let old = populated(LEN).addr();
-    // SAFETY: descriptors and memory of this function's own; the kernel writes where there is any.
+    // SAFETY: this function's own descriptors and memory; the kernel writes only to mapped
+    // addresses.
     unsafe {
         let file = libc::memfd_create(c"numbers".as_ptr(), 0);
         let bytes = 8 * NUMBERS;
@@ -127,7 +128,7 @@ fn writes(_count: &AtomicU32) {
     }
 }
 
-/// Makes a child beside a thread that sleeps.
+/// Forks while another thread sleeps.
 fn forks(count: &AtomicU32) {
     populated(LEN);
     thread::spawn(|| thread::sleep(Duration::from_secs(600)));
@@ -136,16 +137,16 @@ fn forks(count: &AtomicU32) {
     });
 }
 
-/// What a thread maps is mapped in each child that finds where it is, which is written last.
+/// A child that sees an address that a thread has stored has the mapping too, which is older.
 fn maps(_count: &AtomicU32) {
     const WORD: u64 = 0x0123_4567_89ab_cdef;
-    // Higher than the rest, so that a child's copy of it is made late.
+    // Above the rest, so that a child's copy of it is made late.
     let place: &AtomicPtr<u64> =
         // SAFETY: the mapping stays.
         unsafe { &*map(PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE).cast() };
     let next = move || {
         let at: *mut u64 = map(PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE).cast();
-        // SAFETY: the page is this function's; nobody uses the one before any more.
+        // SAFETY: this function's own page; nobody uses the one before it any more.
         unsafe {
             at.write_volatile(WORD);
             let before = place.swap(at, SeqCst);
@@ -154,7 +155,7 @@ fn maps(_count: &AtomicU32) {
     };
     next();
     populated(LEN);
-    // SAFETY: any CPU will do.
+    // SAFETY: any CPU is allowed.
     unsafe { libc::sched_setaffinity(0, 8, (&raw const ALL).cast()) };
     thread::spawn(move || {
         loop {
@@ -168,7 +169,7 @@ fn maps(_count: &AtomicU32) {
             iov_len: 8,
         };
         let (to, from) = (piece(&mut word), piece(place.load(SeqCst)));
-        // SAFETY: the kernel looks whether the address can be read; there is room for the word.
+        // SAFETY: the kernel checks the address; there is room for the word.
         let read = unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
         assert!(read == 8 && word == WORD);
     };
@@ -176,15 +177,14 @@ fn maps(_count: &AtomicU32) {
     tell("not found by children", lost.count() as i64);
 }
 
-/// What a thread discards is gone in each child that finds that it did, which is written last.
+/// A child that sees a thread's note that it discarded a page does not have the page.
 fn discards(_count: &AtomicU32) {
     let page = || map(PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE);
-    // Higher than the rest, so that a child's copy of it is made late.
-    // SAFETY: the mapping stays.
+    // Above the rest, so that a child's copy of it is made late. SAFETY: the mapping stays.
     let discarded: &AtomicU32 = unsafe { &*page().cast() };
     populated(LEN);
     let low = page();
-    // SAFETY: any CPU will do; the page stays.
+    // SAFETY: any CPU is allowed; the page stays.
     let word: &AtomicU32 = unsafe {
         libc::sched_setaffinity(0, 8, (&raw const ALL).cast());
         &*low.cast()
@@ -194,7 +194,7 @@ fn discards(_count: &AtomicU32) {
         loop {
             discarded.store(0, SeqCst);
             word.store(1, SeqCst);
-            // SAFETY: nobody else uses what is there.
+            // SAFETY: nobody else uses the page.
             unsafe { libc::madvise(address as *mut c_void, PAGE, libc::MADV_DONTNEED) };
             discarded.store(1, SeqCst);
         }
@@ -204,11 +204,11 @@ fn discards(_count: &AtomicU32) {
     tell("found by children", found.count() as i64);
 }
 
-/// An exec ends a thread that waits for a child to be made, and not the program.
+/// An exec ends a thread that waits for its fork, and not the program.
 fn execs(_count: &AtomicU32) {
     let replaced = || {
         let at = populated(SOME).addr();
-        // SAFETY: any CPU will do.
+        // SAFETY: any CPU is allowed.
         unsafe { libc::sched_setaffinity(0, 8, (&raw const ALL).cast()) };
         thread::spawn(|| {
             loop {
@@ -218,14 +218,14 @@ fn execs(_count: &AtomicU32) {
         thread::spawn(move || {
             for page in (0..SOME / PAGE).cycle() {
                 let page = (at + page * PAGE) as *mut u8;
-                // SAFETY: the memory is this function's.
+                // SAFETY: this function's own memory.
                 unsafe { page.write_volatile(2) };
             }
         });
         thread::sleep(Duration::from_millis(100));
         let words = [c"abi", c"exec"].map(|word| word.as_ptr());
         let words = [words[0], words[1], ptr::null()];
-        // SAFETY: arrays of strings.
+        // SAFETY: the array of strings ends with a null pointer.
         unsafe { libc::execv(c"/proc/self/exe".as_ptr(), words.as_ptr()) };
     };
     let killed = (0..ROUNDS).filter(|_| in_child(replaced) != 0);
@@ -234,7 +234,7 @@ fn execs(_count: &AtomicU32) {
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: values that live, and a page that all share.
+    // SAFETY: all pointers are to live values, and all processes share the page.
     unsafe {
         let mut one: libc::cpu_set_t = mem::zeroed();
         libc::CPU_SET(0, &mut one);
@@ -245,7 +245,7 @@ pub fn run() {
         let count: &AtomicU32 = &*map(PAGE, PROT_READ | PROT_WRITE, MAP_SHARED).cast();
         let other = libc::fork();
         if other == 0 {
-            // The C library has none.
+            // musl does not implement sched_setscheduler(3).
             libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &1);
             loop {
                 thread::sleep(BETWEEN);

@@ -1,5 +1,5 @@
-//! Calls that are long because of their number of pieces, or that wait for a word that another
-//! program changes: a kill ends them, and other programs get the CPU meanwhile.
+//! Calls with very many parts, or that wait for a word that another program changes: a kill ends
+//! them, and other programs run meanwhile.
 
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -14,14 +14,14 @@ use super::become_user;
 use crate::{in_child, tell, tell_end};
 
 const MIB: usize = 1 << 20;
-/// How long a call runs before it is killed.
+/// The time that a call runs before it is killed.
 const WHILE: Duration = Duration::from_millis(200);
 
 /// Runs this part.
 pub fn run() {
     in_child(|| {
         become_user();
-        // SAFETY: pointers to live values of these functions' own; children end by _exit.
+        // SAFETY: all pointers are to live values of these functions; children end by _exit.
         unsafe {
             erased();
             unseen();
@@ -50,7 +50,7 @@ unsafe fn end(child: c_int) -> c_int {
     status
 }
 
-/// How `work`, which takes long, ends when it is killed.
+/// Runs `work`, which takes long, and prints how it ends when it is killed.
 unsafe fn tell_killed(what: &str, work: impl FnOnce()) {
     unsafe {
         let child = child(work);
@@ -59,7 +59,7 @@ unsafe fn tell_killed(what: &str, work: impl FnOnce()) {
     }
 }
 
-/// Writes 1 GiB of a byte in one call.
+/// Writes 1 GiB of one byte in one call.
 unsafe fn write_much(file: c_int, byte: u8) {
     let buffer = vec![byte; MIB];
     let piece = iovec {
@@ -103,7 +103,7 @@ unsafe fn unseen() {
     }
 }
 
-/// Changes of a word that never stays the same, and locks whose owner never does.
+/// Operations on a futex word that changes all the time, and on a lock whose owner does.
 unsafe fn changing() {
     const WAIT: c_int = 0;
     const WAKE_OP: c_int = 5;
@@ -127,7 +127,7 @@ unsafe fn changing() {
             }
         });
         end(adds);
-        // Numbers that no thread has.
+        // IDs that no thread has.
         let owns = child(|| {
             for owner in (0x3f00_0000..0x3fff_ffff).cycle() {
                 words[1].store(WAITERS | owner, Relaxed);
@@ -143,7 +143,7 @@ unsafe fn changing() {
     }
 }
 
-/// `struct iocb`, as far as it is used here.
+/// `struct iocb`, with the fields used here.
 #[repr(C)]
 #[derive(Default)]
 struct Request {
@@ -157,7 +157,7 @@ struct Request {
     rest: [u64; 3],
 }
 
-/// A request of many pieces, many times.
+/// Submits a request with many buffers, many times.
 unsafe fn submitted() {
     const READ_PIECES: u16 = 7;
     const TIMES: usize = 8192;
@@ -191,7 +191,7 @@ unsafe fn submitted() {
     }
 }
 
-/// Sets all semaphores of a set that many processes would undo changes of.
+/// Sets all semaphores of a set that many processes have undo values for.
 unsafe fn set() {
     const SEMAPHORES: c_int = 32_000;
     const PROCESSES: usize = 100;
@@ -223,7 +223,7 @@ unsafe fn set() {
         for child in children {
             end(child);
         }
-        // What was added before is not taken back.
+        // The earlier additions are not undone.
         tell("left", libc::semctl(id, 1, libc::GETVAL));
         libc::semctl(id, 0, libc::IPC_RMID);
     }

@@ -1,6 +1,6 @@
-//! Many objects of one user make operations on other objects no more expensive. Costs are compared
-//! with those beside a hundred objects, as the minimum of many tries: a kernel that walks all of
-//! them takes a hundred times as long beside 10,000.
+//! Many objects of one user do not make operations on other objects more expensive. Costs are
+//! compared with those beside a hundred objects, as the minimum of many attempts: a kernel that
+//! walks all of them takes a hundred times as long beside 10,000.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -12,12 +12,12 @@ use crate::{in_child, tell, tell_end};
 
 const FEW: usize = 100;
 const MANY: usize = 10_000;
-/// Linux lets no more processes be where there is so little memory.
+/// Linux allows no more processes with so little memory.
 const PROCESSES: usize = 3_000;
-/// How much dearer is as cheap: far less than what a walk costs.
+/// The ratio up to which two costs count as the same: far below the cost of a walk.
 const SAME: u32 = 8;
 
-/// DN_CREATE and DN_MULTISHOT
+/// DN_CREATE and DN_MULTISHOT.
 const CREATE: i32 = 4;
 const MULTISHOT: i32 = i32::MIN;
 
@@ -30,8 +30,8 @@ fn least(act: &mut impl FnMut()) -> Duration {
     (0..300).map(one).min().unwrap_or_default()
 }
 
-/// Says whether `act` costs the same beside few and many of what `make` makes, which is kept
-/// meanwhile.
+/// Prints whether `act` costs the same beside few and beside many objects that `make` creates,
+/// which exist meanwhile.
 fn compare<T>(what: &str, many: usize, make: impl FnMut(usize) -> T, mut act: impl FnMut()) {
     let mut all = Vec::new();
     let mut make = (0..many).map(make);
@@ -44,7 +44,7 @@ fn compare<T>(what: &str, many: usize, make: impl FnMut(usize) -> T, mut act: im
 }
 
 fn control(file: &impl AsRawFd, command: i32, argument: i32) {
-    // SAFETY: these commands touch no memory.
+    // SAFETY: these commands access no memory.
     let done = unsafe { libc::fcntl(file.as_raw_fd(), command, argument) };
     assert_eq!(done, 0, "{}", crate::error());
 }
@@ -83,7 +83,7 @@ fn notices() {
         drop(File::create("elsewhere/name"));
         _ = fs::remove_file("elsewhere/name");
     });
-    // Nobody watches for that.
+    // No watch asks for this event.
     compare(
         "a folder opened beside notices of it",
         MANY,
@@ -93,7 +93,7 @@ fn notices() {
 }
 
 fn members() {
-    // SAFETY: makes descriptors, and passes a live event.
+    // SAFETY: creates descriptors, and passes a live event.
     let (set, ready) = unsafe { (libc::epoll_create1(0), libc::eventfd(1, 0)) };
     let control = |operation, file: RawFd| {
         let mut event = libc::epoll_event {
@@ -120,10 +120,10 @@ fn members() {
 }
 
 fn timers() {
-    // SAFETY: makes descriptors, and passes live times.
+    // SAFETY: creates descriptors, and passes live times.
     let timer = || unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, 0) };
     let set = |timer: RawFd, seconds: usize| {
-        // SAFETY: as above; a time of zeroes is one.
+        // SAFETY: as above; all zeroes is a valid time.
         unsafe {
             let mut time: libc::itimerspec = std::mem::zeroed();
             time.it_value.tv_sec = seconds as _;
@@ -140,7 +140,7 @@ fn timers() {
 }
 
 fn groups() {
-    // SAFETY: the child does nothing but wait; that of vfork does nothing but end.
+    // SAFETY: the child only waits; the vfork child only exits.
     unsafe {
         let alone = libc::fork();
         if alone == 0 {
@@ -163,7 +163,7 @@ fn groups() {
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: the paths, options and limits live; the process has one thread.
+    // SAFETY: paths, options and limits are live; the process has one thread.
     unsafe {
         let room = libc::rlimit {
             rlim_cur: 20_000,

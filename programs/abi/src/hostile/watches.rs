@@ -39,23 +39,23 @@ pub fn run() {
 
 fn owned(fd: i32) -> OwnedFd {
     assert!(fd >= 0, "{}", error());
-    // SAFETY: a new descriptor, which is nobody else's.
+    // SAFETY: the descriptor is new, and nobody else owns it.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
 fn set() -> OwnedFd {
-    // SAFETY: makes a descriptor.
+    // SAFETY: creates a descriptor.
     owned(unsafe { libc::epoll_create1(0) })
 }
 
 fn eventfd() -> OwnedFd {
-    // SAFETY: makes a descriptor.
+    // SAFETY: creates a descriptor.
     owned(unsafe { libc::eventfd(0, 0) })
 }
 
 fn control(set: &OwnedFd, operation: i32, file: &OwnedFd) -> bool {
     let mut event = libc::epoll_event { events: 0, u64: 0 };
-    // SAFETY: a live event.
+    // SAFETY: the event is live.
     unsafe { libc::epoll_ctl(set.as_raw_fd(), operation, file.as_raw_fd(), &mut event) == 0 }
 }
 

@@ -1,5 +1,5 @@
-//! Large operations that are done in parts look atomic: memory that moves, tables that are printed
-//! line by line, and a set of many files that ends.
+//! Large operations that are done in parts look atomic: moves of memory, tables printed line by
+//! line, and the close of a large epoll set.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,29 +17,29 @@ use crate::{in_child, tell, tell_end, tell_ok};
 
 const PAGE: usize = 4096;
 const LEN: usize = 160 << 20;
-/// Objects of System V, and sockets.
+/// The number of System V objects, and of sockets.
 const MANY: usize = 3000;
-/// Descriptors, and how often they are copied.
+/// The number of descriptors, and of copies of the table.
 const COPIED: usize = 50_000;
 const CHILDREN: i32 = 6;
-/// Members of a set.
+/// The number of members of an epoll set.
 const MEMBERS: usize = 10_000;
 
 fn map(at: *mut c_void, len: usize, rights: i32, flags: i32) -> *mut c_void {
     let flags = flags | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    // SAFETY: a mapping of this part's own.
+    // SAFETY: a mapping of this part.
     let at = unsafe { libc::mmap(at, len, rights, flags, -1, 0) };
     assert!(at != MAP_FAILED, "{}", crate::error());
     at
 }
 
-/// Memory of small pages that have their numbers in them.
+/// Memory of small pages that contain their numbers.
 struct Pages(*mut c_void);
 
 impl Pages {
     fn new() -> Self {
         let at = map(ptr::null_mut(), LEN, PROT_READ | PROT_WRITE, 0);
-        // SAFETY: the mapping is this function's.
+        // SAFETY: this function's own mapping.
         unsafe { libc::madvise(at, LEN, libc::MADV_NOHUGEPAGE) };
         let pages = Pages(at);
         pages.words().enumerate().for_each(|(number, word)| {
@@ -62,11 +62,11 @@ impl Pages {
         (1..=LEN / PAGE).all(|number| numbers.next() == Some(number))
     }
 
-    /// Moves them to other addresses.
+    /// Moves the pages to other addresses.
     fn move_away(&mut self, flags: i32) -> *mut c_void {
         let room = map(ptr::null_mut(), LEN, PROT_NONE, 0);
         let flags = flags | MREMAP_MAYMOVE | MREMAP_FIXED;
-        // SAFETY: the mapping is this one's, and so is the room.
+        // SAFETY: the mapping is owned, and so is its target.
         let new = unsafe { libc::mremap(self.0, LEN, LEN, flags, room) };
         assert!(new != MAP_FAILED, "{}", crate::error());
         std::mem::replace(&mut self.0, new)
@@ -75,14 +75,14 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: nobody else has it.
+        // SAFETY: nobody else uses the mapping.
         unsafe { libc::munmap(self.0, LEN) };
     }
 }
 
 fn is_mapped(at: *mut c_void) -> bool {
     let mut pages = vec![0; LEN / PAGE];
-    // SAFETY: room for a byte a page.
+    // SAFETY: the array has a byte for each page.
     unsafe { libc::mincore(at, LEN, pages.as_mut_ptr()) == 0 }
 }
 
@@ -97,16 +97,16 @@ fn moved() {
     );
     let words = (0..LEN).step_by(PAGE);
     let empty = words.map(|offset| {
-        // SAFETY: inside the mapping that was left.
+        // SAFETY: inside the mapping that stayed.
         unsafe { old.wrapping_byte_add(offset).cast::<usize>().read() }
     });
     println!(
         "of it not empty: {}",
         empty.filter(|&word| word != 0).count()
     );
-    // SAFETY: nobody else has it.
+    // SAFETY: nobody else uses the mapping.
     unsafe { libc::munmap(old, LEN) };
-    // A child's pages are its parent's until one of both writes.
+    // A child shares its parent's pages until one of them writes.
     let end = in_child(|| {
         pages.move_away(0);
         assert!(pages.are_right());
@@ -115,14 +115,14 @@ fn moved() {
     tell_ok("the parent's", pages.are_right());
 }
 
-/// A thread counts in memory of its own meanwhile, and maps and unmaps some.
+/// Moves memory while a thread maps, writes and unmaps other memory.
 fn beside_a_thread() {
     static END: AtomicBool = AtomicBool::new(false);
     static ROUNDS: AtomicUsize = AtomicUsize::new(0);
     let busy = thread::spawn(|| {
         while !END.load(Relaxed) {
             let at = map(ptr::null_mut(), 4 * PAGE, PROT_READ | PROT_WRITE, 0);
-            // SAFETY: the mapping is this thread's.
+            // SAFETY: this thread's own mapping.
             unsafe {
                 at.cast::<usize>().write(1);
                 libc::munmap(at, 4 * PAGE);
@@ -139,13 +139,13 @@ fn beside_a_thread() {
     END.store(true, Relaxed);
     busy.join().expect("the thread ends");
     tell_ok("which went on", ROUNDS.load(Relaxed) > 0);
-    // SAFETY: in place of the pages.
+    // SAFETY: shrinks the mapping in place.
     let room = unsafe { libc::mremap(pages.0, LEN, LEN / 2, 0) };
     println!("half of it is where it was: {}", room == pages.0);
     map(pages.0, LEN, PROT_READ, MAP_FIXED);
 }
 
-/// The lines of a file that is read in pieces, without what names the columns.
+/// The lines of a file that is read in pieces, without the title.
 fn lines(path: &str, piece: usize) -> Vec<String> {
     let mut file = File::open(path).expect("procfs");
     let (mut all, mut bytes) = (Vec::new(), vec![0; piece]);
@@ -162,7 +162,7 @@ fn lines(path: &str, piece: usize) -> Vec<String> {
 fn objects() {
     let number = |line: &str| line.split_whitespace().nth(1)?.parse::<i32>().ok();
     let make = || {
-        // SAFETY: no pointers.
+        // SAFETY: no pointer is passed.
         unsafe { libc::semget(libc::IPC_PRIVATE, 1, 0o600) }
     };
     let all: Vec<i32> = (0..MANY).map(|_| make()).collect();
@@ -179,12 +179,12 @@ fn objects() {
             told.len() == count && all
         );
     }
-    // Sets that are removed while a reader is in the list.
+    // Removes sets while a reader is in the list.
     let mut file = File::open("/proc/sysvipc/sem").expect("procfs");
     let mut text = vec![0; 2000];
     let first = file.read(&mut text).expect("a text");
     for &set in &all {
-        // SAFETY: no pointers.
+        // SAFETY: no pointer is passed.
         unsafe { libc::semctl(set, 0, libc::IPC_RMID) };
     }
     let mut rest = String::new();
@@ -198,7 +198,7 @@ fn objects() {
 
 fn sockets() {
     let before = lines("/proc/net/unix", 1 << 20).len();
-    // SAFETY: makes descriptors.
+    // SAFETY: creates descriptors.
     let all: Vec<i32> = (0..MANY)
         .map(|_| unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0) })
         .collect();
@@ -207,15 +207,15 @@ fn sockets() {
         println!("{} sockets are told", told - before);
     }
     for socket in all {
-        // SAFETY: nobody else has it.
+        // SAFETY: nobody else uses the descriptor.
         unsafe { libc::close(socket) };
     }
     println!("{} are left", lines("/proc/net/unix", 4096).len() - before);
 }
 
-/// A set of files that are ready, which ends while another thread makes them change.
+/// An epoll set with ready members is closed while another thread changes them.
 fn members() {
-    // SAFETY: makes descriptors, and passes live values.
+    // SAFETY: creates descriptors, and passes live values.
     unsafe {
         let file = libc::eventfd(0, 0);
         let set = libc::epoll_create1(0);
@@ -245,15 +245,15 @@ fn members() {
     }
 }
 
-/// A child's descriptors are those of one moment, while a thread moves one up and down.
+/// A child gets the descriptors of one moment, while a thread moves one between two numbers.
 fn descriptors() {
     static END: AtomicBool = AtomicBool::new(false);
-    // SAFETY: the descriptors are this part's.
+    // SAFETY: this part's own descriptors.
     unsafe {
         let file = libc::eventfd(0, 0);
         let all: Vec<_> = (0..COPIED).map(|_| libc::dup(file)).collect();
         let (low, high) = (all[0], all[COPIED - 1]);
-        // At any moment there is one of both.
+        // One of both is open at any moment.
         let mover = thread::spawn(move || {
             while !END.load(Relaxed) {
                 libc::close(low);
@@ -286,7 +286,7 @@ pub fn run() {
         rlim_cur: COPIED as u64 + 100,
         rlim_max: COPIED as u64 + 100,
     };
-    // SAFETY: the limit lives.
+    // SAFETY: the limit is live.
     tell("descriptors", unsafe {
         libc::setrlimit(libc::RLIMIT_NOFILE, &room)
     });

@@ -1,4 +1,4 @@
-//! The tags of memory that is copied, reused or a file's.
+//! Tags of memory that is copied, reused or of a file.
 
 use std::ptr;
 
@@ -6,7 +6,7 @@ use libc::{MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE, c_void
 
 use super::*;
 
-/// Runs these.
+/// Runs these tests.
 pub unsafe fn run() {
     unsafe {
         copied();
@@ -73,7 +73,7 @@ unsafe fn copied() {
     }
 }
 
-/// Pages that had tags have none for their next user.
+/// Reused pages have no tags of their former user.
 unsafe fn reused() {
     unsafe {
         begin("reused");

@@ -1,5 +1,5 @@
-//! Memory tagging (FEAT_MTE2, FEAT_MTE3): memory with tags, how accesses are checked, and whether
-//! others can see tags.
+//! Memory tagging (FEAT_MTE2, FEAT_MTE3): tagged memory, tag checks of accesses, and access to tags
+//! by others.
 
 use std::arch::asm;
 use std::fs;
@@ -29,13 +29,13 @@ const ASYNC: usize = 4;
 const ALL_TAGS: usize = 0xfffe << 3;
 const SA_EXPOSE_TAGBITS: c_int = 0x800;
 
-/// What the handler adds up: signals, and where it expects faults.
+/// State of the handler: the number of signals, and the addresses of expected faults.
 static CAUGHT: AtomicU32 = AtomicU32::new(0);
 static EXPECTED: AtomicUsize = AtomicUsize::new(0);
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: what is touched is mapped, or its fault is awaited; children end by _exit.
+    // SAFETY: accessed memory is mapped, or its fault is expected; children end by _exit.
     unsafe {
         libc::alarm(200);
         shown();
@@ -51,9 +51,9 @@ pub fn run() {
     }
 }
 
-/// After an exec of this program.
+/// Continues after an exec of this program.
 pub fn after_exec() {
-    // SAFETY: there is nothing to be wrong.
+    // SAFETY: nothing can be wrong here.
     unsafe {
         tell("after exec", libc::prctl(GET, 0, 0, 0, 0));
         println!("a tag by chance: {}", by_chance(0, 0) >> 56);
@@ -79,20 +79,20 @@ fn with(address: usize, tag: usize) -> usize {
     address & !(0xff << 56) | tag << 56
 }
 
-/// STG
+/// Executes STG.
 unsafe fn set_tag(address: usize, tag: usize) {
     let tagged = with(address, tag);
     unsafe { asm!(".arch_extension memtag", "stg {0}, [{0}]", in(reg) tagged) };
 }
 
-/// LDG
+/// Executes LDG.
 unsafe fn tag(address: usize) -> usize {
     let mut loaded = with(address, 0);
     unsafe { asm!(".arch_extension memtag", "ldg {0}, [{0}]", inout(reg) loaded) };
     loaded >> 56
 }
 
-/// IRG
+/// Executes IRG.
 unsafe fn by_chance(address: usize, excluded: usize) -> usize {
     let mut to = address;
     unsafe { asm!(".arch_extension memtag", "irg {0}, {0}, {1}", inout(reg) to, in(reg) excluded) };
@@ -110,7 +110,7 @@ unsafe fn store(address: usize, value: u8) {
 }
 
 fn check(mode: usize) {
-    // SAFETY: a mode that tags are checked in.
+    // SAFETY: sets a mode of tag checks.
     let done = unsafe { libc::prctl(SET, mode, 0, 0, 0) };
     if done != 0 {
         println!("mode {mode:#x}: {}", crate::error());
@@ -118,7 +118,7 @@ fn check(mode: usize) {
 }
 
 extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes a whole siginfo and context.
+    // SAFETY: the kernel passes a complete siginfo and context.
     unsafe {
         CAUGHT.fetch_add(1, Relaxed);
         let at = (*info).si_addr() as usize;
@@ -328,11 +328,11 @@ unsafe fn mapped() {
             libc::madvise(moved as *mut c_void, PAGE, libc::MADV_DONTNEED),
         );
         println!("{:x}", tag(moved + 32));
-        // A hole behind what changes.
+        // Unmaps the page after the part that changes.
         libc::munmap((moved + 2 * PAGE) as *mut c_void, PAGE);
         let mixed = libc::mprotect(moved as *mut c_void, 4 * PAGE, TAGGED);
         tell("a hole", mixed);
-        // Two megabytes, which may be one huge page.
+        // Two MiB, which may be one huge page.
         let large = private(TAGGED, 1024).next_multiple_of(2 << 20);
         store(large, 1);
         println!("{:x} {:x}", tag(large), tag(large + (2 << 20) - GRANULE));
@@ -427,7 +427,7 @@ unsafe fn later() {
             check(ENABLE | mode | ALL_TAGS);
             CAUGHT.store(0, Relaxed);
             let mut id = 0i64;
-            // The call comes after the signal, and is made all the same.
+            // The call comes after the signal, and is made nevertheless.
             asm!(
                 "strb wzr, [{wrong}]",
                 "svc #0",
@@ -466,7 +466,7 @@ unsafe fn later() {
                 libc::sched_yield();
             });
             tell_end("by default", status);
-            // Nobody else is told.
+            // No other process sees it.
             let status = in_child(|| {
                 check(ENABLE | mode | ALL_TAGS);
                 for _ in 0..50 {
@@ -505,7 +505,7 @@ unsafe fn overridden() {
             "write",
             libc::write(ends[1], with(page, 5) as *const c_void, 4) as i64,
         );
-        // In a handler they are checked, and afterwards as before.
+        // Tags are checked in a handler, and afterwards as before.
         *(8 as *mut u8) = 1;
         load(with(page, 5));
         let now: usize;
@@ -553,7 +553,7 @@ unsafe fn threads() {
         }
         unchecked.join().expect("it ends");
         println!("{}", caught());
-        // Rights that change meanwhile keep tags.
+        // Concurrent changes of rights keep tags.
         let other = std::thread::spawn(move || {
             for _ in 0..500 {
                 libc::mprotect(page as *mut c_void, PAGE, PROT_READ | PROT_WRITE);

@@ -1,4 +1,4 @@
-//! The tags that debuggers and core files see.
+//! Tags as debuggers and core files see them.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
@@ -8,7 +8,7 @@ use libc::c_void;
 use super::*;
 use crate::ptrace::{go_on, ptrace, traced, wait};
 
-/// Runs these.
+/// Runs these tests.
 pub unsafe fn run() {
     unsafe {
         traced_tags();
@@ -115,7 +115,7 @@ fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
 unsafe fn core_file() {
     unsafe {
         begin("core file");
-        // Apart from others with tags, whose areas would join them.
+        // Reserves addresses, so that the area does not merge with other tagged ones.
         let room = private(libc::PROT_NONE, 8);
         let (page, left_out) = (room + PAGE, room + 6 * PAGE);
         for (at, pages) in [(page, 3), (left_out, 1)] {

@@ -1,4 +1,4 @@
-//! What a change does to a lower file, and what an open one sees of it.
+//! The effects of a change on a lower file, and on files that are open.
 
 use std::ffi::CStr;
 use std::fs::{self, File, OpenOptions};
@@ -28,7 +28,7 @@ fn lower(path: &str) {
     fs::write(path, path).expect("made");
     let name = text(path);
     let times = [time(1_000_000), time(2_000_000)];
-    // SAFETY: the pointers are those of a string with a zero at its end, and of two times.
+    // SAFETY: the pointers are to a NUL-terminated string, and to two times.
     unsafe {
         libc::chmod(name.as_ptr(), 0o4754);
         libc::utimensat(libc::AT_FDCWD, name.as_ptr(), times.as_ptr(), 0);
@@ -67,7 +67,7 @@ fn about(path: &str) {
     );
 }
 
-/// Each way to change a file copies it, with all that it has.
+/// Each kind of change copies a file up, with all its attributes.
 fn changes() {
     println!("== changes");
     fresh();
@@ -85,10 +85,10 @@ fn changes() {
     }
     let open = |name: &str, flags: c_int| {
         let path = text(&format!("m/{name}"));
-        // SAFETY: the pointer is that of a string with a zero at its end.
+        // SAFETY: the pointer is to a NUL-terminated string.
         let file = unsafe { libc::open(path.as_ptr(), flags, 0o600) };
         println!("{name}: {}", if file < 0 { error() } else { "open" });
-        // SAFETY: the descriptor is this function's own.
+        // SAFETY: this function owns the descriptor.
         unsafe { libc::close(file) };
     };
     open("read", libc::O_RDONLY);
@@ -99,7 +99,7 @@ fn changes() {
     open("creat", libc::O_RDONLY | libc::O_CREAT);
     open("path", libc::O_PATH);
     open("nothing", libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL);
-    // SAFETY: the pointers are those of strings with a zero at their end, and of two times.
+    // SAFETY: the pointers are to NUL-terminated strings, and to two times.
     unsafe {
         tell("chmod", libc::chmod(c"m/chmod".as_ptr(), 0o600));
         tell("chown", libc::chown(c"m/chown".as_ptr(), 5, 6));
@@ -139,7 +139,7 @@ fn content(file: &File) -> String {
     String::from_utf8_lossy(&room[..len]).into_owned()
 }
 
-/// A file that was opened before it is copied.
+/// A file that was opened before its copy-up.
 fn open_files() {
     println!("== open files");
     fresh();
@@ -191,7 +191,7 @@ fn open_files() {
     done("read", both.read_to_string(&mut end));
     println!("{end}");
     done("sync", both.sync_all());
-    // A folder that is open as it is copied.
+    // A folder that is open while it is copied up.
     let folder = fs::read_dir("m/d").expect("open");
     done("make", fs::write("m/d/new", ""));
     println!("{}", folder.count() >= 1);
@@ -199,7 +199,7 @@ fn open_files() {
     unmount("m", libc::MNT_DETACH);
 }
 
-/// A file of many pages, with holes.
+/// A large file with holes.
 fn big() {
     println!("== big");
     fresh();
@@ -221,7 +221,7 @@ fn big() {
     unmount("m", 0);
 }
 
-/// The file system's own attributes.
+/// Attributes of overlayfs itself.
 fn own_attributes() {
     println!("== own attributes");
     fresh();
@@ -256,7 +256,7 @@ fn own_attributes() {
     }
 }
 
-/// A watch and what it tells of a file that is copied.
+/// Watches of a file that is copied up.
 fn watched() {
     println!("== watched");
     fresh();
@@ -264,7 +264,7 @@ fn watched() {
     if !mount(USUAL) {
         return;
     }
-    // SAFETY: the pointers are those of strings with a zero at their end, and of the room.
+    // SAFETY: the pointers are to NUL-terminated strings, and to the buffer.
     unsafe {
         let watch = libc::inotify_init1(libc::IN_NONBLOCK);
         let mask = libc::IN_MODIFY | libc::IN_ATTRIB | libc::IN_CLOSE_WRITE | libc::IN_DELETE_SELF;
@@ -284,7 +284,7 @@ fn watched() {
     unmount("m", 0);
 }
 
-/// Locks are the overlay's, not the layers'.
+/// Locks belong to the overlay, not to the layers.
 fn locked() {
     println!("== locked");
     fresh();
@@ -331,11 +331,11 @@ fn locked() {
     unmount("m", 0);
 }
 
-/// No room in the upper layer.
+/// A copy-up without space in the upper layer.
 fn full() {
     println!("== full");
     fresh();
-    // SAFETY: every pointer is that of a string with a zero at its end.
+    // SAFETY: every pointer is to a NUL-terminated string.
     unsafe {
         let options = c"size=256k,nr_inodes=40".as_ptr().cast();
         let mounted = libc::mount(c"".as_ptr(), c"l2".as_ptr(), c"tmpfs".as_ptr(), 0, options);

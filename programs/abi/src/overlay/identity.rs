@@ -1,4 +1,4 @@
-//! What holds a file by its identity, which stays when the file is copied and gets another number.
+//! References to a file's identity, which stays when the file is copied up and gets another number.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -15,7 +15,7 @@ pub fn run() {
     removed();
 }
 
-/// A lower file with two names, each of which gets a copy of its own.
+/// Prepares a lower file with two names, each of which is copied up separately.
 fn linked() -> bool {
     fresh();
     fs::write("l/a", "lower").expect("made");
@@ -24,7 +24,7 @@ fn linked() -> bool {
 }
 
 fn chmod(path: &str, mode: u32) {
-    // SAFETY: the pointer is that of a string with a zero at its end.
+    // SAFETY: the pointer is to a NUL-terminated string.
     tell("chmod", unsafe { libc::chmod(text(path).as_ptr(), mode) });
 }
 
@@ -54,10 +54,10 @@ fn locked() {
     unmount("m", 0);
 }
 
-/// Tells the events that there are by now.
+/// Prints the queued events.
 fn events(watch: c_int) {
     let mut room = [0u32; 256];
-    // SAFETY: the pointer is that of the room.
+    // SAFETY: the pointer is to the buffer.
     let len = unsafe { libc::read(watch, room.as_mut_ptr().cast(), 1024) };
     let words = &room[..len.max(0) as usize / 4];
     let mut at = 0;
@@ -76,7 +76,7 @@ fn watched() {
     let watch = unsafe { libc::inotify_init1(libc::IN_NONBLOCK) };
     let mask = libc::IN_ATTRIB | libc::IN_CREATE;
     for path in ["m/a", "m"] {
-        // SAFETY: the pointer is that of a string with a zero at its end.
+        // SAFETY: the pointer is to a NUL-terminated string.
         tell(path, unsafe {
             libc::inotify_add_watch(watch, text(path).as_ptr(), mask)
         });
@@ -88,12 +88,13 @@ fn watched() {
     chmod("m/b", 0o640);
     done("make", fs::write("m/new", ""));
     events(watch);
-    // SAFETY: the descriptor is this function's own.
+    // SAFETY: this function owns the descriptor.
     unsafe { libc::close(watch) };
     unmount("m", 0);
 }
 
-/// Watches of what is removed, though the lower layer has it still, and of what is unmounted.
+/// Watches of files that are removed, although the lower layer still has them, and of an unmounted
+/// overlay.
 fn removed() {
     println!("== watched and removed");
     fresh();
@@ -108,7 +109,7 @@ fn removed() {
     let watch = unsafe { libc::inotify_init1(libc::IN_NONBLOCK) };
     let mask = libc::IN_DELETE_SELF | libc::IN_UNMOUNT;
     for path in ["m/file", "m/d", "m/copied", "m/stays"] {
-        // SAFETY: the pointer is that of a string with a zero at its end.
+        // SAFETY: the pointer is to a NUL-terminated string.
         tell(path, unsafe {
             libc::inotify_add_watch(watch, text(path).as_ptr(), mask)
         });
@@ -122,6 +123,6 @@ fn removed() {
     events(watch);
     unmount("m", 0);
     events(watch);
-    // SAFETY: the descriptor is this function's own.
+    // SAFETY: this function owns the descriptor.
     unsafe { libc::close(watch) };
 }

@@ -1,5 +1,4 @@
-//! overlay: what a file system of layers does to its names, its files and its layers. The current
-//! directory is one of a tmpfs.
+//! overlay: how it handles names, files and layers. The current folder is on a tmpfs.
 
 mod files;
 mod identity;
@@ -32,14 +31,14 @@ fn text(path: &str) -> CString {
     CString::new(path).expect("no zeroes")
 }
 
-/// Mounts an overlay at `m`; returns whether that was done, and tells where it was not.
+/// Mounts an overlay at `m`; returns whether that succeeded, and prints a failure.
 fn mount(options: &str) -> bool {
     mount_at("m", options)
 }
 
 fn mount_at(place: &str, options: &str) -> bool {
     let (place, options) = (text(place), text(options));
-    // SAFETY: every pointer is that of a string with a zero at its end.
+    // SAFETY: every pointer is to a NUL-terminated string.
     let done = unsafe {
         libc::mount(
             c"layers".as_ptr(),
@@ -56,13 +55,13 @@ fn mount_at(place: &str, options: &str) -> bool {
 }
 
 fn unmount(place: &str, flags: c_int) {
-    // SAFETY: the pointer is that of a string with a zero at its end.
+    // SAFETY: the pointer is to a NUL-terminated string.
     tell("umount", unsafe {
         libc::umount2(text(place).as_ptr(), flags)
     });
 }
 
-/// Empties the folders of the layers, and makes them anew.
+/// Empties and recreates the folders of the layers.
 fn fresh() {
     for folder in ["l", "l2", "u", "w", "m"] {
         _ = fs::remove_dir_all(folder);
@@ -72,7 +71,7 @@ fn fresh() {
 
 const USUAL: &str = "lowerdir=l,upperdir=u,workdir=w";
 
-/// Tells what an operation of the standard library came to.
+/// Prints the result of an operation of the standard library.
 fn done<T>(what: &str, result: std::io::Result<T>) -> Option<T> {
     match result {
         Ok(value) => {
@@ -87,14 +86,13 @@ fn done<T>(what: &str, result: std::io::Result<T>) -> Option<T> {
 }
 
 fn told(what: &str, failed: &Error) {
-    // SAFETY: errno is the thread's own.
+    // SAFETY: errno belongs to this thread.
     unsafe { *libc::__errno_location() = failed.raw_os_error().unwrap_or(0) };
     println!("{what}: {}", error());
 }
 
-/// Tells the names in a folder, and of each its kind, mode, owner, links, size, and whether the
-/// folder has its number; of files what is in them. `numbers`: each number is told once as one of
-/// those of `as_in`.
+/// Prints the names in a folder, and for each its type, mode, owner, links, size, and whether the
+/// folder lists its inode number; for files also the content.
 fn show(folder: &str) {
     println!("{folder}:");
     for line in lines(Path::new(folder)) {
@@ -155,7 +153,7 @@ fn lines(folder: &Path) -> Vec<String> {
 
 fn set_attribute(path: &str, name: &str, value: &str) -> c_int {
     let (path, name) = (text(path), text(name));
-    // SAFETY: the pointers are those of strings with a zero at their end, and of the value.
+    // SAFETY: the pointers are to NUL-terminated strings, and to the value.
     unsafe {
         libc::lsetxattr(
             path.as_ptr(),
@@ -171,7 +169,7 @@ fn set_attribute(path: &str, name: &str, value: &str) -> c_int {
 fn attribute(path: &str, name: &str) -> String {
     let mut room = [0u8; 256];
     let (path, name) = (text(path), text(name));
-    // SAFETY: the pointers are those of strings with a zero at their end, and of the room.
+    // SAFETY: the pointers are to NUL-terminated strings, and to the buffer.
     let len = unsafe {
         libc::lgetxattr(
             path.as_ptr(),
@@ -186,11 +184,11 @@ fn attribute(path: &str, name: &str) -> String {
     }
 }
 
-/// The names of all attributes, sorted.
+/// The names of all attributes, in order.
 fn attributes(path: &str) -> Vec<String> {
     let mut room = [0u8; 1024];
     let path = text(path);
-    // SAFETY: the pointers are that of a string with a zero at its end, and of the room.
+    // SAFETY: the pointers are to a NUL-terminated string, and to the buffer.
     let len = unsafe { libc::llistxattr(path.as_ptr(), room.as_mut_ptr().cast(), room.len()) };
     let names = &room[..usize::try_from(len).unwrap_or(0)];
     let names = names
@@ -204,7 +202,7 @@ fn attributes(path: &str) -> Vec<String> {
 }
 
 fn whiteout(path: &str) {
-    // SAFETY: the pointer is that of a string with a zero at its end.
+    // SAFETY: the pointer is to a NUL-terminated string.
     let done = unsafe { libc::mknod(text(path).as_ptr(), libc::S_IFCHR, 0) };
     if done != 0 {
         println!("whiteout {path}: {}", error());

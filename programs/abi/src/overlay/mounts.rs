@@ -1,4 +1,4 @@
-//! Options, what /proc/self/mounts says of them, remounts, and ends of mounts.
+//! Mount options, their display in /proc/self/mounts, remounts, and unmounts.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -123,7 +123,7 @@ pub fn run() {
 
 /// Mounts a tmpfs, or remounts it.
 fn beside(place: &str, flags: c_ulong) {
-    // SAFETY: every pointer is that of a string with a zero at its end.
+    // SAFETY: every pointer is to a NUL-terminated string.
     let done = unsafe {
         libc::mount(
             c"none".as_ptr(),
@@ -136,7 +136,7 @@ fn beside(place: &str, flags: c_ulong) {
     tell("beside", done);
 }
 
-/// What is said of the overlay at `m`, but where it is.
+/// The line of /proc/self/mounts for the overlay at `m`, without its path.
 fn line() -> String {
     let mounts = fs::read_to_string("/proc/self/mounts").expect("read");
     let line = mounts.lines().rfind(|line| line.contains(" overlay "));
@@ -150,7 +150,7 @@ fn statistics() {
     if !mount(USUAL) {
         return;
     }
-    // SAFETY: the structure is of integers, and the pointers are those of it and of a string.
+    // SAFETY: the structure has only integers; the pointers are to it and to a string.
     unsafe {
         let mut stat: libc::statfs = std::mem::zeroed();
         tell("statfs", libc::statfs(c"m".as_ptr(), &raw mut stat));
@@ -168,7 +168,7 @@ fn statistics() {
 }
 
 fn change(flags: c_ulong, options: &str) {
-    // SAFETY: every pointer is that of a string with a zero at its end.
+    // SAFETY: every pointer is to a NUL-terminated string.
     let done = unsafe {
         libc::mount(
             c"layers".as_ptr(),
@@ -226,7 +226,7 @@ fn ends() {
         fs::read_link(format!("/proc/self/fd/{}", open.as_raw_fd())).is_ok()
     );
     println!("{}", std::io::read_to_string(open).unwrap_or_default());
-    // The layers' own mounts may end before it.
+    // The mounts of the layers may be unmounted first.
     beside("other", 0);
     for folder in ["other/l", "other/u", "other/w"] {
         fs::create_dir(folder).expect("made");
@@ -266,7 +266,7 @@ fn stacks() {
     unmount("m", 0);
 }
 
-/// What an earlier mount left in the directory of work.
+/// Files that an earlier mount left in the work directory.
 fn left_over() {
     println!("== left over");
     fresh();

@@ -1,4 +1,4 @@
-//! Making, removing and moving names.
+//! Creating, removing and renaming.
 
 use std::ffi::CString;
 use std::fs;
@@ -30,7 +30,7 @@ fn layers() {
         fs::write(file, file).expect("made");
     }
     symlink("a", "l/link").expect("made");
-    // SAFETY: the pointers are those of strings with a zero at their end.
+    // SAFETY: the pointers are to NUL-terminated strings.
     unsafe {
         libc::mkfifo(c"l/pipe".as_ptr(), 0o640);
         libc::mknod(c"l/null".as_ptr(), libc::S_IFCHR | 0o666, 0x103);
@@ -63,7 +63,7 @@ fn made() {
     );
     done("there", fs::create_dir("m/d"));
     done("there", fs::create_dir("m/a"));
-    // SAFETY: the pointers are those of strings with a zero at their end.
+    // SAFETY: the pointers are to NUL-terminated strings.
     unsafe {
         tell("pipe", libc::mkfifo(c"m/d/pipe".as_ptr(), 0o600));
         tell(
@@ -159,7 +159,7 @@ fn linked() {
 
 fn rename(old: &str, new: &str, flags: u32) {
     let [from, to]: [CString; 2] = [old, new].map(text);
-    // SAFETY: the pointers are those of strings with a zero at their end.
+    // SAFETY: the pointers are to NUL-terminated strings.
     let done = unsafe {
         libc::syscall(
             libc::SYS_renameat2,
@@ -247,14 +247,14 @@ fn exchanged() {
     }
 }
 
-/// Files without names.
+/// Files without a name (O_TMPFILE).
 fn unnamed() {
     println!("== unnamed");
     layers();
     if !mount(USUAL) {
         return;
     }
-    // SAFETY: the pointers are those of strings with a zero at their end, or of what is written.
+    // SAFETY: the pointers are to NUL-terminated strings, or to the written bytes.
     unsafe {
         let file = libc::open(c"m/d".as_ptr(), libc::O_TMPFILE | libc::O_RDWR, 0o640);
         println!("{}", file >= 0);

@@ -1,4 +1,4 @@
-//! Others than root.
+//! Operations of users other than root.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::symlink;
@@ -60,7 +60,7 @@ pub fn run() {
 }
 
 fn owned(path: &str, mode: u32, owner: u32) {
-    // SAFETY: the pointer is that of a string with a zero at its end.
+    // SAFETY: the pointer is to a NUL-terminated string.
     unsafe {
         libc::chown(text(path).as_ptr(), owner, 7);
         libc::chmod(text(path).as_ptr(), mode as _);
@@ -99,7 +99,7 @@ fn user() {
         fs::set_permissions("m/roots", fs::metadata("l/his").expect("x").permissions()),
     );
     done("work", fs::read_dir("w/work"));
-    // SAFETY: the pointers are those of strings with a zero at their end.
+    // SAFETY: the pointers are to NUL-terminated strings.
     unsafe {
         tell(
             "whiteout",

@@ -1,4 +1,4 @@
-//! What layers look like as one tree.
+//! The merged view of layers.
 
 use std::fs;
 
@@ -67,7 +67,7 @@ fn merged() {
     }
 }
 
-/// Directories that hide those below, and whiteouts that are files.
+/// Directories that hide lower ones, and whiteouts that are regular files.
 fn opaque() {
     println!("== opaque");
     fresh();
@@ -116,7 +116,7 @@ fn opaque() {
     }
 }
 
-/// Directories that are found below under another name.
+/// Directories that have another name in the lower layer.
 fn redirected() {
     println!("== redirected");
     fresh();
@@ -162,7 +162,7 @@ fn redirected() {
     }
 }
 
-/// Numbers that stay over a copy.
+/// Inode numbers that survive a copy-up.
 fn numbers() {
     println!("== numbers");
     fresh();
@@ -206,7 +206,7 @@ fn numbers() {
     }
 }
 
-/// Positions of a directory that changes while it is read.
+/// Offsets of a directory that changes while it is read.
 fn positions() {
     println!("== positions");
     fresh();

@@ -44,7 +44,7 @@ pub unsafe fn calls() {
     }
 }
 
-/// Calls that no kernel has stop as others do.
+/// Unknown system calls stop as others do.
 pub unsafe fn unknown_calls() {
     unsafe {
         let child = traced(|| {
@@ -78,7 +78,7 @@ pub unsafe fn unknown_calls() {
     }
 }
 
-/// Makes the call that a stopped child begins another; -1 is none.
+/// Replaces the system call at which a child has stopped; -1 skips it.
 unsafe fn set_call(child: i32, number: i32, result: Option<u64>) {
     unsafe {
         let mut own = registers(child);
@@ -100,7 +100,7 @@ unsafe fn set_call(child: i32, number: i32, result: Option<u64>) {
     }
 }
 
-/// A tracer takes calls away, or makes them others, where they begin and where a filter asks.
+/// A tracer skips or replaces system calls, at their entry and at a filter's request.
 pub unsafe fn changed_calls() {
     unsafe {
         let filters = [false, true];
@@ -146,7 +146,7 @@ pub unsafe fn changed_calls() {
     }
 }
 
-/// The filters of a thread: the oldest is number 0.
+/// The filters of a thread: number 0 is the oldest.
 pub unsafe fn filters() {
     unsafe {
         const GET_FILTER: u32 = 0x420c;
@@ -179,7 +179,7 @@ pub unsafe fn filters() {
     }
 }
 
-/// A privileged tracer suspends the filters of another thread, and nobody else does.
+/// Only a privileged tracer may suspend another thread's filters.
 pub unsafe fn suspended() {
     unsafe {
         let filtered = || {

@@ -1,4 +1,4 @@
-//! Tracing: stops, registers, memory, events; and the memory of other processes.
+//! Tracing: stops, registers, memory, events; and memory of other processes.
 
 mod calls;
 pub mod tracers;
@@ -11,8 +11,8 @@ use crate::{tell, tell_end};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: children are stopped while they are looked into, end by _exit, and every structure
-    // passed is whole.
+    // SAFETY: children are stopped while they are inspected and end by _exit, and every structure
+    // passed is complete.
     unsafe {
         refused();
         stopped();
@@ -33,7 +33,7 @@ pub fn run() {
     }
 }
 
-/// PTRACE_GET_RSEQ_CONFIGURATION: the area of a stopped thread.
+/// PTRACE_GET_RSEQ_CONFIGURATION: the rseq area of a stopped thread.
 unsafe fn areas() {
     const CONFIGURATION: u32 = 0x420f;
     const SIGNATURE: u32 = 0x1234_5678;
@@ -70,11 +70,11 @@ unsafe fn areas() {
     }
 }
 
-/// Process 1, which nobody can end, stops for a tracer.
+/// Process 1, which cannot be killed, stops for a tracer.
 unsafe fn the_first() {
     unsafe {
         tell("attach to 1", ptrace(libc::PTRACE_ATTACH as u32, 1, 0, 0));
-        // An orphan of an earlier part may end just now.
+        // An orphan of an earlier part may end now.
         let next_stop = || loop {
             let told = wait(1);
             if told != "stop 17 event 0" {
@@ -141,7 +141,7 @@ unsafe fn set_registers(pid: i32, registers: &Registers) {
     }
 }
 
-/// A wait status, in words.
+/// The text for a wait status.
 pub unsafe fn wait(pid: i32) -> String {
     unsafe {
         let mut status = 0;
@@ -160,7 +160,7 @@ pub unsafe fn wait(pid: i32) -> String {
     }
 }
 
-/// A child that asks to be traced, stops, and goes on with `work`.
+/// Starts a child that asks to be traced, stops, and then runs `work`.
 pub unsafe fn traced(work: impl FnOnce()) -> i32 {
     unsafe {
         let child = libc::fork();
@@ -322,17 +322,17 @@ struct Information {
 }
 
 const FLOATING: usize = 2;
-/// The length of `struct user_fpsimd_state` or `struct __riscv_d_ext_state` in words, and where d8
-/// or fs0 is in it.
+/// The length in words of `struct user_fpsimd_state` or `struct __riscv_d_ext_state`, and the
+/// offset of d8 or fs0 in it.
 #[cfg(target_arch = "aarch64")]
 const FLOATING_WORDS: (usize, usize) = (66, 16);
 #[cfg(target_arch = "riscv64")]
 const FLOATING_WORDS: (usize, usize) = (33, 8);
 
-/// Stops with `value` in a register for floating point; what that holds afterwards.
+/// Stops with `value` in a floating-point register; returns its value afterwards.
 unsafe fn stop_with(value: u64) -> u64 {
     let mut value = value;
-    // SAFETY: a call that touches no memory, and the registers named.
+    // SAFETY: the call accesses no memory, and only the named registers change.
     unsafe {
         #[cfg(target_arch = "aarch64")]
         std::arch::asm!(
@@ -350,8 +350,8 @@ unsafe fn stop_with(value: u64) -> u64 {
     value
 }
 
-/// The registers for floating point of a stopped child (NT_PRFPREG): read, changed, and as the
-/// child finds them.
+/// The floating-point registers of a stopped child (NT_PRFPREG): read, changed, and as the child
+/// sees them.
 unsafe fn floating() {
     unsafe {
         let child = traced(|| libc::_exit(i32::from(stop_with(0x1234_5678_9abc) == 77)));
@@ -377,7 +377,7 @@ unsafe fn floating() {
     }
 }
 
-/// Signals that wait for a stopped thread, and for its process.
+/// Pending signals of a stopped thread and of its process (PTRACE_PEEKSIGINFO).
 unsafe fn waiting_signals() {
     unsafe {
         const PEEK: u32 = 0x4209;
@@ -462,7 +462,7 @@ unsafe fn events() {
         go_on(CONT, child, 0);
         let mut what = wait(child);
         if what == "stop 17 event 0" {
-            // The end of its child, unless it waited for that already.
+            // The SIGCHLD of its child, unless it has waited for that already.
             go_on(CONT, child, libc::SIGCHLD);
             what = wait(child);
         }
@@ -490,7 +490,7 @@ unsafe fn breakpoint() {
         let mut old = 0usize;
         let (peek, poke) = (libc::PTRACE_PEEKTEXT as u32, libc::PTRACE_POKETEXT as u32);
         ptrace(peek, child, at, (&raw mut old) as usize);
-        // BRK, EBREAK
+        // BRK or EBREAK.
         let stop: usize = if cfg!(target_arch = "aarch64") {
             0xd420_0000
         } else {
@@ -550,7 +550,7 @@ unsafe fn seized() {
     }
 }
 
-/// A tracer ends: its tracees go on, or end too.
+/// A tracer exits: its tracees continue, or are killed.
 unsafe fn ended_tracer() {
     unsafe {
         for options in [0, libc::PTRACE_O_EXITKILL as usize] {
@@ -575,7 +575,7 @@ unsafe fn ended_tracer() {
     }
 }
 
-/// A signal that the tracer has seen before it ends goes no further.
+/// A signal that the tracer has seen before it exits is not delivered.
 unsafe fn seen_signals() {
     unsafe {
         for signal in [libc::SIGTERM, libc::SIGSTOP, libc::SIGSEGV] {
@@ -609,7 +609,7 @@ unsafe fn seen_signals() {
                     events: libc::POLLIN,
                     revents: 0,
                 };
-                // A process that is stopped keeps its end.
+                // A stopped process keeps the pipe open.
                 let stays = signal == libc::SIGSTOP && !seen;
                 libc::poll(&mut entry, 1, if stays { 2000 } else { 60_000 });
                 let lives = entry.revents & libc::POLLIN != 0;
@@ -628,7 +628,7 @@ unsafe fn seen_signals() {
 
 fn pipe() -> [i32; 2] {
     let mut ends = [-1; 2];
-    // SAFETY: room for both.
+    // SAFETY: the array has room for two descriptors.
     unsafe { libc::pipe(ends.as_mut_ptr()) };
     ends
 }

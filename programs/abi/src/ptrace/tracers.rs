@@ -1,5 +1,4 @@
-//! Tracers that are threads, and tracees that are: each pair has its own relation, which ends with
-//! it.
+//! Tracers and tracees that are threads: each pair has its own relation.
 
 use std::ffi::CString;
 use std::sync::mpsc::channel;
@@ -13,9 +12,9 @@ const INTERRUPT: u32 = libc::PTRACE_INTERRUPT as u32;
 const DETACH: u32 = libc::PTRACE_DETACH as u32;
 const EXITKILL: usize = libc::PTRACE_O_EXITKILL as usize;
 
-/// Runs this part; with a number, the program that a tracer of that child begins.
+/// Runs this part; with a number, continues a tracer of that child after its exec.
 pub fn run() {
-    // SAFETY: children end by _exit, and every pointer passed is that of a live value.
+    // SAFETY: children end by _exit, and every pointer passed is to a live value.
     unsafe {
         if std::env::args().len() > 2 {
             return after_exec(crate::number(2) as i32);
@@ -47,7 +46,7 @@ unsafe fn write(fd: i32) -> isize {
     unsafe { libc::write(fd, [0u8].as_ptr().cast(), 1) }
 }
 
-/// The tracer of a process, in its status.
+/// The tracer of a process by its status file.
 fn tracer(pid: i32) -> i32 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let mut lines = status.lines();
@@ -55,14 +54,14 @@ fn tracer(pid: i32) -> i32 {
     tracer.map_or(-1, |tracer| tracer.trim().parse().unwrap_or(-1))
 }
 
-/// Waits until a thread is no more.
+/// Waits until a thread no longer exists.
 fn await_end(pid: i32, tid: i32) {
     while fs::exists(format!("/proc/{pid}/task/{tid}")).unwrap_or(false) {
         thread::yield_now();
     }
 }
 
-/// The thread that traces ends, and its process does not.
+/// The tracing thread exits, but not its process.
 unsafe fn ended_thread(options: usize) {
     unsafe {
         let child = sleeper();
@@ -82,7 +81,7 @@ unsafe fn ended_thread(options: usize) {
     }
 }
 
-/// Another thread than the tracer waits for a tracee, and can ask for nothing.
+/// A thread other than the tracer can wait for a tracee, but can make no requests.
 unsafe fn another() {
     unsafe {
         let ((made, child), (done, is_done)) = (channel(), channel::<()>());
@@ -110,7 +109,7 @@ unsafe fn another() {
     }
 }
 
-/// A tracer that is not the first thread becomes that by exec.
+/// A tracer that is not the first thread becomes the first thread by exec.
 unsafe fn executes() {
     unsafe {
         let child = sleeper();
@@ -138,7 +137,8 @@ unsafe fn after_exec(child: i32) {
     }
 }
 
-/// A process whose first thread ends, and does `work` in another when it is let go.
+/// Starts a process whose first thread exits when it is let go, and which then runs `work` in
+/// another.
 unsafe fn leaderless(gate: i32, go: i32, work: impl FnOnce() + Send + 'static) -> i32 {
     unsafe {
         let child = libc::fork();
@@ -161,7 +161,7 @@ unsafe fn await_zombie(pid: i32) {
     }
 }
 
-/// A traced first thread ends before the others; its tracer is the parent or not.
+/// A traced first thread exits before the others; its tracer may or may not be the parent.
 unsafe fn leader_first(parent: bool) {
     unsafe {
         let (gate, go) = (pipe(), pipe());
@@ -188,7 +188,7 @@ unsafe fn leader_first(parent: bool) {
     }
 }
 
-/// A traced first thread ends, and another, which nobody traces, begins a program.
+/// A traced first thread exits, and another thread, which is not traced, executes a program.
 unsafe fn leader_replaced() {
     unsafe {
         let (gate, go) = (pipe(), pipe());
@@ -213,7 +213,8 @@ unsafe fn leader_replaced() {
     }
 }
 
-/// The threads of a process end at once: its tracer, which is not its parent, is told each time.
+/// All threads of a process exit at once: its tracer, which is not its parent, is notified each
+/// time.
 unsafe fn all_at_once() {
     unsafe {
         let (gate, go) = (pipe(), pipe());
@@ -242,7 +243,7 @@ unsafe fn all_at_once() {
     }
 }
 
-/// A traced thread ends before its process, whose status its tracer is told.
+/// A traced thread exits before its process, whose status the tracer gets.
 unsafe fn settled() {
     unsafe {
         let (gate, go, tids) = (pipe(), pipe(), pipe());
@@ -275,7 +276,7 @@ unsafe fn settled() {
     }
 }
 
-/// A tracer ends while its tracee makes processes, all of which end with it.
+/// A tracer exits while its tracee forks: all of them are killed.
 unsafe fn none_escapes() {
     const OPTIONS: usize = EXITKILL | libc::PTRACE_O_TRACEFORK as usize;
     unsafe {
@@ -299,7 +300,7 @@ unsafe fn none_escapes() {
             });
         }
         libc::close(held[1]);
-        // Whoever escapes holds it open.
+        // A surviving process would hold it open.
         println!("all ended: {}", read(held[0]) == 0);
         libc::close(held[0]);
     }

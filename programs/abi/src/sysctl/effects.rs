@@ -1,4 +1,4 @@
-//! The effects of the numbers.
+//! Effects of the settings.
 
 use std::ptr;
 
@@ -7,7 +7,7 @@ use libc::c_int;
 use super::{content, write};
 use crate::{error, in_child, tell, tell_end};
 
-/// Runs these.
+/// Runs these tests.
 pub unsafe fn run() {
     unsafe {
         with("fs/mqueue/msg_max", "3", || {
@@ -18,7 +18,7 @@ pub unsafe fn run() {
         });
         with("kernel/sem", "3 5 2 10", semaphores);
         with("net/core/somaxconn", "1", waiting);
-        // Others may still have a port that was chosen before.
+        // Other tests may still use an earlier port.
         let first = free_pair();
         let range = format!("{first} {}", first + 1);
         with_as(
@@ -43,12 +43,12 @@ pub unsafe fn run() {
     }
 }
 
-/// Runs `f` with another value.
+/// Runs `f` with another value of a setting.
 fn with(path: &str, value: &str, f: impl FnOnce()) {
     with_as(path, value, value, f);
 }
 
-/// The same with one that differs from run to run.
+/// The same with a value that differs from run to run, shown as `shown`.
 fn with_as(path: &str, value: &str, shown: &str, f: impl FnOnce()) {
     let before = content(path);
     println!("{path} {shown}: {}", write(path, value));
@@ -80,7 +80,7 @@ unsafe fn queues() {
 }
 
 fn messages() {
-    // SAFETY: the messages are there.
+    // SAFETY: the messages are live.
     unsafe {
         let queue = libc::msgget(libc::IPC_PRIVATE, 0o600);
         let message = [1u64, 0, 0];
@@ -100,7 +100,7 @@ fn messages() {
 }
 
 fn semaphores() {
-    // SAFETY: the operations are there.
+    // SAFETY: the operations are live.
     unsafe {
         let get = |count| libc::semget(libc::IPC_PRIVATE, count, 0o600);
         tell("four", get(4));
@@ -140,7 +140,7 @@ unsafe fn unix_socket(kind: c_int, name: &[u8], bound: bool) -> c_int {
 }
 
 fn waiting() {
-    // SAFETY: as for any socket.
+    // SAFETY: all pointers are to live values.
     unsafe {
         let listens = unix_socket(libc::SOCK_STREAM, b"waiting", true);
         libc::listen(listens, 50);
@@ -151,7 +151,7 @@ fn waiting() {
 }
 
 fn datagrams() {
-    // SAFETY: as for any socket.
+    // SAFETY: all pointers are to live values.
     unsafe {
         let listens = unix_socket(libc::SOCK_DGRAM, b"datagrams", true);
         let sends = unix_socket(libc::SOCK_DGRAM, b"datagrams", false);
@@ -162,12 +162,12 @@ fn datagrams() {
     }
 }
 
-/// The port that a TCP socket is bound to.
+/// Binds a TCP socket to a port, or to any for 0; returns the port.
 unsafe fn bound(port: u16) -> Result<u16, &'static str> {
     unsafe { bound_file(port) }.map(|(_, port)| port)
 }
 
-/// A TCP socket bound to a port, and which that is.
+/// The same, with the socket.
 unsafe fn bound_file(port: u16) -> Result<(c_int, u16), &'static str> {
     unsafe {
         let socket = libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0);
@@ -183,7 +183,7 @@ unsafe fn bound_file(port: u16) -> Result<(c_int, u16), &'static str> {
     }
 }
 
-/// The first of two ports that nobody has.
+/// The first of two consecutive free ports.
 unsafe fn free_pair() -> u16 {
     let is_free = |first: &u16| {
         let pair = [*first, first + 1].map(|port| unsafe { bound_file(port) });
@@ -194,12 +194,12 @@ unsafe fn free_pair() -> u16 {
     (20_000..30_000).step_by(2).find(is_free).unwrap_or(20_000)
 }
 
-/// Three sockets and two ports, which are shown as 20000 and the next.
+/// Binds three sockets while two ports exist, which are shown as 20000 and 20001.
 fn ports(first: u16) {
     tell_end(
         "ports",
         in_child(|| {
-            // SAFETY: as for any socket.
+            // SAFETY: all pointers are to live values.
             let mut ports = [(); 3].map(|()| unsafe { bound(0) });
             ports
                 .iter_mut()
@@ -239,7 +239,7 @@ unsafe fn descriptors() {
     }
 }
 
-/// As many areas as there may be: nothing is unmapped whose rest would be one more.
+/// With as many areas as allowed, an munmap that would split one fails.
 unsafe fn areas() {
     const PAGE: usize = 4096;
     unsafe {
@@ -247,7 +247,7 @@ unsafe fn areas() {
         let map =
             |pages: usize, rights| libc::mmap(ptr::null_mut(), pages * PAGE, rights, flags, -1, 0);
         let (rights, others) = (libc::PROT_READ, libc::PROT_NONE);
-        // Neighbours of other rights stay areas of their own.
+        // Neighbours with different rights do not merge.
         let whole = map(5, rights | libc::PROT_WRITE | libc::PROT_EXEC);
         let made = (0..200).take_while(|at| {
             let rights = if at % 2 == 0 { rights } else { others };

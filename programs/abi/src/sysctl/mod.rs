@@ -1,4 +1,4 @@
-//! Numbers in /proc/sys: which writes they accept, and how they are read.
+//! Numbers in /proc/sys: the writes that they accept, and how they are read.
 
 use std::ffi::CString;
 
@@ -10,7 +10,7 @@ use crate::{error, in_child, tell, tell_end};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: what is passed is there, and children end by _exit.
+    // SAFETY: all pointers are to live values, and children end by _exit.
     unsafe {
         ranges();
         forms();
@@ -22,7 +22,7 @@ pub fn run() {
     }
 }
 
-/// A name is written from a place in it, and as much as it has room for.
+/// A name is written at an offset, and cut off at its maximum length.
 unsafe fn names() {
     let path = "kernel/hostname";
     let before = content(path);
@@ -64,38 +64,38 @@ unsafe fn names() {
     write(path, &before);
 }
 
-/// Writes once at a place.
+/// Writes once at an offset.
 fn write_at(path: &str, text: &str, place: i64) {
     let file = open(path, libc::O_WRONLY);
-    // SAFETY: the text is there.
+    // SAFETY: the text is live.
     let done = unsafe { libc::pwrite(file, text.as_ptr().cast(), text.len(), place) };
     tell("written", done as i64);
-    // SAFETY: it was opened.
+    // SAFETY: the descriptor is open.
     unsafe { libc::close(file) };
     let shown = content(path);
     println!("{} {shown:?}", shown.len());
 }
 
-/// Writes one after the other.
+/// Writes pieces one after the other.
 fn in_pieces(path: &str, pieces: &[&str]) {
     let file = open(path, libc::O_WRONLY);
     for piece in pieces {
-        // SAFETY: the text is there.
+        // SAFETY: the text is live.
         let done = unsafe { libc::write(file, piece.as_ptr().cast(), piece.len()) };
         tell(piece.trim(), done as i64);
     }
-    // SAFETY: it was opened.
+    // SAFETY: the descriptor is open.
     unsafe { libc::close(file) };
     println!("{:?}", content(path));
 }
 
 fn open(path: &str, flags: c_int) -> c_int {
     let path = CString::new(format!("/proc/sys/{path}")).expect("no zero");
-    // SAFETY: the path ends with a zero.
+    // SAFETY: the path is NUL-terminated.
     unsafe { libc::open(path.as_ptr(), flags) }
 }
 
-/// The content; what was read after it, too.
+/// The content; further reads at the end are tested too.
 fn content(path: &str) -> String {
     std::fs::read_to_string(format!("/proc/sys/{path}")).map_or_else(
         |error| format!("{:?}", error.kind()),
@@ -103,13 +103,13 @@ fn content(path: &str) -> String {
     )
 }
 
-/// Writes once, and says what came of it.
+/// Writes once, and returns the result as text.
 fn write(path: &str, text: &str) -> String {
     let file = open(path, libc::O_WRONLY);
     if file < 0 {
         return format!("open {}", error());
     }
-    // SAFETY: the text is there.
+    // SAFETY: the text is live.
     unsafe {
         let done = libc::write(file, text.as_ptr().cast(), text.len());
         let said = if done < 0 {
@@ -122,7 +122,7 @@ fn write(path: &str, text: &str) -> String {
     }
 }
 
-/// The ends of what each file takes.
+/// The limits of each file.
 unsafe fn ranges() {
     let int = ["-1", "0", "2147483647", "2147483648"];
     let long = ["-1", "0", "9223372036854775807", "18446744073709551615"];
@@ -191,7 +191,7 @@ unsafe fn ranges() {
         ("net/unix/max_dgram_qlen", &int),
         ("vm/admin_reserve_kbytes", &["-1", "0", "5"]),
         ("vm/drop_caches", &["0", "1", "4", "5"]),
-        // Not 0: whoever shares the machine could map nothing meanwhile.
+        // Not 0: other tests on the machine could not map memory meanwhile.
         ("vm/max_map_count", &["-1", "2147483647", "2147483648"]),
         ("vm/min_free_kbytes", &["-1", "8195", "x"]),
         ("vm/overcommit_memory", &["-1", "0", "1", "3"]),
@@ -218,11 +218,11 @@ unsafe fn ranges() {
     write("vm/min_free_kbytes", "16384");
     println!("kept free: {}", (4090..=4160).contains(&least_free()));
     write("vm/min_free_kbytes", &before);
-    // It cannot be set back by a write.
+    // A write of the former value does not restore it.
     write("vm/overcommit_ratio", "50");
 }
 
-/// The free pages of all zones of which programs get none.
+/// The sum of all zones' minimum of free pages.
 fn least_free() -> u64 {
     let text = std::fs::read_to_string("/proc/zoneinfo").unwrap_or_default();
     let lines = text
@@ -233,7 +233,7 @@ fn least_free() -> u64 {
         .sum()
 }
 
-/// The content, where it does not depend on the machine.
+/// The content, unless it depends on the machine.
 fn content_but_machine(path: &str) -> String {
     match path {
         "kernel/threads-max"
@@ -282,7 +282,7 @@ fn content_but_machine(path: &str) -> String {
     }
 }
 
-/// How a number may be written.
+/// The accepted notations of a number.
 unsafe fn forms() {
     let path = "fs/inotify/max_queued_events";
     let before = content(path);
@@ -342,7 +342,7 @@ unsafe fn forms() {
     write(path, &before);
 }
 
-/// Writes and reads that are not at the start, or shorter than the number.
+/// Writes and reads at other offsets than 0, or shorter than the number.
 unsafe fn parts() {
     unsafe {
         let path = "vm/max_map_count";
@@ -453,7 +453,7 @@ unsafe fn several() {
     write(path, &before);
 }
 
-/// Several numbers at a place that is not the first, in pieces, and read in pieces.
+/// Writes of several numbers at other offsets and in pieces, and reads in pieces.
 fn places(path: &str, text: &str) {
     for place in [0, 1, 100] {
         write_at(path, text, place);
@@ -464,21 +464,21 @@ fn places(path: &str, text: &str) {
     let file = open(path, libc::O_RDONLY);
     let mut bytes = [0u8; 64];
     for len in [2, 64, 64] {
-        // SAFETY: there is room for so many.
+        // SAFETY: the buffer has room for `len` bytes.
         let got = unsafe { libc::read(file, bytes.as_mut_ptr().cast(), len) };
         let text = String::from_utf8_lossy(&bytes[..got.max(0) as usize]);
         println!("read {len}: {got} {text:?}");
     }
-    // SAFETY: it was opened.
+    // SAFETY: the descriptor is open.
     unsafe { libc::close(file) };
 }
 
-/// Other users, and files that only tell.
+/// Writes by other users, and read-only files.
 unsafe fn users() {
     tell_end(
         "another user",
         in_child(|| {
-            // SAFETY: the call takes numbers alone.
+            // SAFETY: the call takes only numbers.
             unsafe { libc::setuid(1000) };
             for path in ["vm/max_map_count", "fs/protected_fifos", "vm/drop_caches"] {
                 println!("{path}: {}, {}", write(path, "1"), content(path).len() > 5);

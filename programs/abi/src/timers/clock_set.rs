@@ -1,4 +1,4 @@
-//! Waits for a time of day while the clock is set.
+//! Waits until a time of day while the clock is set.
 
 use super::*;
 
@@ -6,7 +6,7 @@ unsafe fn sleeps(until: &libc::timespec) -> c_int {
     unsafe { libc::clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, until, ptr::null_mut()) }
 }
 
-/// Whether a call did not end for lack of time.
+/// Whether a call ended otherwise than by a timeout.
 fn is_other(result: c_long) -> c_int {
     let timed_out = result == -1 && crate::error() == "ETIMEDOUT";
     (!timed_out).into()
@@ -31,7 +31,7 @@ unsafe fn receives(until: &libc::timespec) -> c_int {
     }
 }
 
-/// Sleeps until a time of day while the clock is set.
+/// Waits until a time of day end when the clock is set beyond that time.
 pub unsafe fn follows() {
     unsafe {
         let set = blocked(&[QUEUED]);

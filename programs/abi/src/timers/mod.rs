@@ -1,4 +1,4 @@
-//! Timers and clocks: which thread is notified and how often, clocks of processes and threads,
+//! Timers and clocks: the thread that is notified, overruns, clocks of processes and threads,
 //! timerfd(2).
 
 mod clock_set;
@@ -17,7 +17,7 @@ use crate::{in_child, tell, tell_end, tell_ok};
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         tell_end("events", in_child(|| events()));
         tell_end("listed", in_child(|| listed()));
@@ -36,7 +36,7 @@ pub fn run() {
     }
 }
 
-/// The signals of a process's CPU time come to each of its threads that runs.
+/// Signals of a process's CPU timers reach each running thread.
 unsafe fn spread() {
     const THREADS: usize = 3;
     static HITS: [AtomicU32; THREADS] = [const { AtomicU32::new(0) }; THREADS];
@@ -47,7 +47,8 @@ unsafe fn spread() {
         HITS[WHICH.get()].fetch_add(1, SeqCst);
     }
     unsafe {
-        // They run by turns, or where nobody sets the timer.
+        // Threads share one CPU, or also use CPUs other than that of the thread that sets the
+        // timer.
         let all_cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get());
         stay_on(0);
         for (name, kind, signal, cpus) in [
@@ -84,7 +85,7 @@ unsafe fn spread() {
                     })
                 })
                 .collect();
-            // The first thread sleeps, and is sent none.
+            // The first thread sleeps, and gets no signal.
             workers.into_iter().for_each(|worker| _ = worker.join());
             libc::setitimer(kind, &mem::zeroed(), ptr::null_mut());
             println!("{name}: all");
@@ -92,7 +93,7 @@ unsafe fn spread() {
     }
 }
 
-/// No signal comes once another CPU has stopped the timer.
+/// No signal comes after a thread on another CPU has stopped the timer.
 unsafe fn stopped() {
     static TURN: AtomicU32 = AtomicU32::new(0);
     const SOON: u64 = 100_000;
@@ -131,21 +132,21 @@ unsafe fn stopped() {
             while TURN.load(SeqCst) != 2 {
                 hint::spin_loop();
             }
-            // About when it expires.
+            // Waits until about the expiry.
             spin(SOON / 2 + round % 100 * SOON / 100);
             set(timer, 0, &NEVER);
             comes();
             spin(SOON);
             comes()
         };
-        // With one CPU they take turns.
+        // With one CPU the threads take turns.
         let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get());
         let rounds = if cpus > 1 { 3000 } else { 10 };
         println!("late: {}", (0..rounds).filter(late).count());
     }
 }
 
-/// Runs the thread on one CPU, where there is such.
+/// Pins the thread to a CPU, if that exists.
 unsafe fn stay_on(cpu: usize) {
     unsafe {
         let mut cpus: libc::cpu_set_t = mem::zeroed();
@@ -154,7 +155,7 @@ unsafe fn stay_on(cpu: usize) {
     }
 }
 
-/// What /proc shows of timers: what they were made for, whether they run or not.
+/// /proc/PID/timers: the parameters of timers, whether they are armed or not.
 unsafe fn listed() {
     unsafe {
         let own = libc::syscall(libc::SYS_gettid) as c_int;
@@ -177,7 +178,7 @@ unsafe fn listed() {
     }
 }
 
-/// A real-time signal that no C library keeps for itself.
+/// A real-time signal that no C library reserves.
 const QUEUED: c_int = 40;
 
 const EVERY: libc::itimerspec = libc::itimerspec {
@@ -348,12 +349,12 @@ unsafe fn events() {
             libc::syscall(libc::SYS_timer_getoverrun, 77),
         );
         tell("delete none", libc::syscall(libc::SYS_timer_delete, 77));
-        // A child has none of them.
+        // A child inherits none of them.
         tell_end(
             "a child",
             in_child(|| tell("of the parent", set(id, 0, &ONCE))),
         );
-        // Reset or deleted while its signal waits.
+        // Timers that are reset or deleted while their signal is pending.
         set(id, 0, &ONCE);
         while !pending(libc::SIGALRM) {}
         tell("stop", set(id, 0, &NEVER));
@@ -430,7 +431,7 @@ unsafe fn processor() {
                 ptr::null_mut(),
             ),
         );
-        // Another thread uses the time that this one sleeps through.
+        // Another thread uses CPU time while this one sleeps.
         let stop = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -566,7 +567,7 @@ unsafe fn time_of_day() -> libc::timespec {
     }
 }
 
-/// Waits for a signal that is held back, generously; its number.
+/// Waits long for a blocked signal; returns its number.
 unsafe fn wait_for(set: &libc::sigset_t) -> c_int {
     unsafe {
         let long = libc::timespec {
@@ -578,7 +579,7 @@ unsafe fn wait_for(set: &libc::sigset_t) -> c_int {
 }
 
 unsafe fn set_timer(timer: c_int, flags: c_int, to: &libc::itimerspec) {
-    // SAFETY: as of all that this calls.
+    // SAFETY: as for all functions that this calls.
     unsafe {
         if set(timer, flags, to) != 0 {
             println!("not set");
@@ -586,7 +587,7 @@ unsafe fn set_timer(timer: c_int, flags: c_int, to: &libc::itimerspec) {
     }
 }
 
-/// Expiries without a signal are counted, since the first.
+/// Expiries while the signal is pending are counted.
 unsafe fn overruns() {
     unsafe {
         let overrun = |timer: c_int| libc::syscall(libc::SYS_timer_getoverrun, timer);
@@ -610,7 +611,7 @@ unsafe fn overruns() {
         libc::signal(QUEUED, libc::SIG_DFL);
         println!("{} {}", wait_for(&held), overrun(timer) > 10);
         set_timer(timer, 0, &NEVER);
-        // The machine's clock may begin in 1970.
+        // The machine's clock may start in 1970.
         libc::clock_settime(CLOCK_REALTIME, &after(time_of_day(), 1000));
         let held = blocked(&[QUEUED + 1]);
         let long_ago = libc::itimerspec {
@@ -638,8 +639,7 @@ unsafe fn overruns() {
     }
 }
 
-/// A signal that a program says a timer sent tells what the program wrote, and does not let the
-/// timer go on.
+/// A forged signal of a timer carries what the program wrote, and does not restart the timer.
 unsafe fn forged() {
     unsafe {
         let own = blocked(&[QUEUED]);
@@ -650,7 +650,7 @@ unsafe fn forged() {
         libc::sigprocmask(libc::SIG_BLOCK, &held, std::ptr::null_mut());
         set_timer(timer, 0, &EVERY);
         libc::usleep(50_000);
-        // Number, error, code (SI_TIMER), padding, the timer, its overruns.
+        // Number, error, code (SI_TIMER), padding, timer, overruns.
         let mut forged = [0i32; 32];
         [forged[2], forged[4], forged[5]] = [-2, timer, -7];
         let pid = libc::getpid();
@@ -663,7 +663,7 @@ unsafe fn forged() {
     }
 }
 
-/// Numbers come again late, and each timer takes the room of a signal that waits for its user.
+/// Timer IDs are not reused at once, and each timer counts as a pending signal of its user.
 unsafe fn numbers() {
     unsafe {
         let make = |what: &str| create(what, CLOCK_MONOTONIC, libc::SIGEV_SIGNAL, QUEUED, 0);
@@ -690,7 +690,7 @@ unsafe fn numbers() {
     }
 }
 
-/// Clocks whose timers wake the machine are not an ordinary user's.
+/// An ordinary user may not use clocks whose timers wake the machine.
 unsafe fn alarms() {
     unsafe {
         let file = libc::timerfd_create(libc::CLOCK_REALTIME_ALARM, 0);

@@ -73,7 +73,7 @@ pub unsafe fn descriptors() {
     }
 }
 
-/// A change of the time of day ends timers that ask for it.
+/// A change of the time of day cancels timers with TFD_TIMER_CANCEL_ON_SET.
 pub unsafe fn cancelled() {
     unsafe {
         let file = libc::timerfd_create(CLOCK_REALTIME, libc::TFD_NONBLOCK);

@@ -1,4 +1,4 @@
-//! Unix sockets: names, connections, records, descriptors and credentials on their way.
+//! Unix sockets: addresses, connections, records, descriptors and credentials in flight.
 
 mod passed;
 
@@ -17,12 +17,12 @@ use libc::{
 use crate::pipes::ready;
 use crate::{in_child, tell, tell_end};
 
-/// Room for control messages.
+/// The size of a buffer for control messages.
 const CONTROL: usize = 256;
 
 /// Runs this part.
 pub fn run() {
-    // SAFETY: every pointer passed is that of a live value of the right kind.
+    // SAFETY: every pointer passed is to a live value of the right type.
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
         kinds();
@@ -52,14 +52,14 @@ pub fn pair(kind: c_int) -> [c_int; 2] {
 }
 
 pub fn send(file: c_int, bytes: &[u8], flags: c_int) -> i64 {
-    // SAFETY: pointer and length are the buffer's.
+    // SAFETY: pointer and length are of the buffer.
     unsafe { libc::send(file, bytes.as_ptr().cast(), bytes.len(), flags) as i64 }
 }
 
-/// Receives and prints.
+/// Receives a message and prints it.
 pub fn receive(what: &str, file: c_int, length: usize, flags: c_int) {
     let mut bytes = vec![0u8; length];
-    // SAFETY: pointer and length are the buffer's.
+    // SAFETY: pointer and length are of the buffer.
     let count = unsafe { libc::recv(file, bytes.as_mut_ptr().cast(), length, flags) };
     match usize::try_from(count) {
         Ok(count) => {
@@ -72,7 +72,7 @@ pub fn receive(what: &str, file: c_int, length: usize, flags: c_int) {
 
 pub fn option(file: c_int, name: c_int) -> c_int {
     let (mut value, mut length) = (0, mem::size_of::<c_int>() as socklen_t);
-    // SAFETY: pointer and length are the value's.
+    // SAFETY: pointer and length are of the value.
     let result =
         unsafe { libc::getsockopt(file, SOL_SOCKET, name, (&raw mut value).cast(), &mut length) };
     if result == 0 { value } else { -1 }
@@ -80,12 +80,12 @@ pub fn option(file: c_int, name: c_int) -> c_int {
 
 pub fn set<T>(file: c_int, level: c_int, name: c_int, value: T) -> c_int {
     let length = mem::size_of::<T>() as socklen_t;
-    // SAFETY: pointer and length are the value's.
+    // SAFETY: pointer and length are of the value.
     unsafe { libc::setsockopt(file, level, name, (&raw const value).cast(), length) }
 }
 
 fn address(path: &[u8]) -> (sockaddr_un, socklen_t) {
-    // SAFETY: zeroes are an address.
+    // SAFETY: all zeroes is a valid address.
     let mut address: sockaddr_un = unsafe { mem::zeroed() };
     address.sun_family = AF_UNIX as _;
     for (to, &from) in address.sun_path.iter_mut().zip(path) {
@@ -104,7 +104,7 @@ unsafe fn connect(file: c_int, path: &[u8]) -> c_int {
     unsafe { libc::connect(file, (&raw const address).cast(), length) }
 }
 
-/// Prints a name as getsockname or getpeername gives it.
+/// Prints an address that getsockname or getpeername returns.
 unsafe fn name(
     what: &str,
     file: c_int,
@@ -403,7 +403,7 @@ unsafe fn connections() {
     }
 }
 
-/// A datagram that was not read when its reader is connected elsewhere, or closed.
+/// An unread datagram whose receiver disconnects or closes.
 unsafe fn disconnected() {
     unsafe {
         let [a, b] = pair(SOCK_DGRAM);

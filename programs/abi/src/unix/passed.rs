@@ -1,4 +1,4 @@
-//! What Unix sockets pass: descriptors and credentials.
+//! Descriptors and credentials that Unix sockets pass.
 
 use super::*;
 
@@ -29,8 +29,8 @@ pub unsafe fn send_with(
     }
 }
 
-/// What nobody can receive any more is let go of when its receiver closes, though the sender is
-/// open, or was itself what was sent.
+/// A descriptor that nobody can receive any more is closed when its receiver closes, even if the
+/// sender is open, or was sent itself.
 pub(super) unsafe fn unheard() {
     unsafe {
         for (kind, name) in [
@@ -66,7 +66,8 @@ unsafe fn send_files(file: c_int, bytes: &[u8], files: &[c_int]) -> i64 {
     unsafe { send_with(file, bytes, (SOL_SOCKET, libc::SCM_RIGHTS), &data) }
 }
 
-/// Receives with `room` bytes for control messages, prints, and returns the descriptors that came.
+/// Receives with `room` bytes for control messages, prints the message, and returns the
+/// descriptors.
 unsafe fn receive_files(what: &str, file: c_int, room: usize, flags: c_int) -> Vec<c_int> {
     unsafe {
         let mut control = [0u64; CONTROL / 8];
@@ -145,7 +146,7 @@ pub(super) unsafe fn rights() {
             send_with(a, b"x", (SOL_SOCKET, 99), &[0; 4]),
         );
         receive_files("empty", b, CONTROL, 0);
-        // The queue's own ends go into it, and nobody can ever take them out.
+        // Both ends of a connection wait in each other's queue, where nobody can receive them.
         for _ in 0..100 {
             let [c, d] = pair(SOCK_STREAM);
             send_files(c, b"c", &[d]);
@@ -153,7 +154,7 @@ pub(super) unsafe fn rights() {
             libc::close(c);
             libc::close(d);
         }
-        // A chain as long as it gets: letting go of the last lets go of all.
+        // A long chain: closing the last closes all.
         let mut last = pair(SOCK_STREAM);
         for _ in 0..5000 {
             let next = pair(SOCK_STREAM);

@@ -13,7 +13,7 @@ const HWCAP_CPUID: usize = 1 << 11;
 /// `SA_RESTORER`, from `asm/signal.h`.
 const SA_RESTORER: usize = 0x0400_0000;
 
-/// `struct sigaction` as the kernel takes it.
+/// `struct sigaction` of the kernel's interface.
 #[repr(C)]
 pub struct SignalAction {
     handler: extern "C" fn(i32),
@@ -45,7 +45,7 @@ global_asm!(
     "signal_return:",
     "mov x8, #139",
     "svc #0",
-    // One marker for each tag: MOVZ to XZR changes nothing (Arm ARM, MOV (wide immediate)).
+    // One marker for each tag: MOVZ to XZR has no effect (Arm ARM, MOV (wide immediate)).
     "markers:",
     ".set tag, 0",
     ".rept {tags}",
@@ -62,7 +62,7 @@ unsafe extern "C" {
     safe static markers: [u64; TAGS];
 }
 
-/// Executes the marker with this tag, which changes nothing: a plugin of the emulator sees it.
+/// Executes the marker with this tag, which has no effect but which QEMU's plugin sees.
 pub fn mark(tag: usize) {
     let marker = &markers[tag];
     // SAFETY: each entry is a marker and a return, and clobbers nothing but the link register.
@@ -73,12 +73,12 @@ pub fn mark(tag: usize) {
 #[inline(always)]
 pub fn counter() -> u64 {
     let ticks;
-    // SAFETY: reads a register; the barrier keeps the reading in its place.
+    // SAFETY: reads a register; the barrier orders the read.
     unsafe { asm!("isb", "mrs {}, cntvct_el0", out(reg) ticks, options(nostack, preserves_flags)) };
     ticks
 }
 
-/// The counter's frequency in hertz.
+/// The counter's frequency in Hz.
 pub fn frequency() -> u64 {
     let hertz;
     // SAFETY: reads a register.
@@ -86,15 +86,15 @@ pub fn frequency() -> u64 {
     hertz
 }
 
-/// A system call.
+/// Makes a system call.
 ///
 /// # Safety
-/// The arguments are what the system call takes, and what it does to memory is known to the caller.
+/// The arguments are valid for the system call, and the caller allows for its effects on memory.
 #[inline(always)]
 pub unsafe fn syscall(number: usize, arguments: [usize; 6]) -> isize {
     let [a0, a1, a2, a3, a4, a5] = arguments;
     let result;
-    // SAFETY: the kernel changes no register but x0.
+    // SAFETY: the kernel changes only x0.
     unsafe {
         asm!("svc #0", in("x8") number, inlateout("x0") a0 => result, in("x1") a1, in("x2") a2,
             in("x3") a3, in("x4") a4, in("x5") a5, options(nostack));
@@ -104,7 +104,7 @@ pub unsafe fn syscall(number: usize, arguments: [usize; 6]) -> isize {
 
 /// Calls getppid `times` times: four instructions each, the call itself included.
 pub fn null_calls(times: usize) {
-    // SAFETY: getppid changes nothing but x0.
+    // SAFETY: getppid changes only x0.
     unsafe {
         asm!("2:", "mov x8, {call}", "svc #0", "subs {times}, {times}, #1", "b.ne 2b",
             times = inout(reg) times => _, call = const number::GETPPID,
@@ -112,11 +112,11 @@ pub fn null_calls(times: usize) {
     }
 }
 
-/// Reads ID_AA64ISAR0_EL1 `times` times, three instructions each, if the kernel emulates the
-/// reading.
+/// A function that reads ID_AA64ISAR0_EL1 `times` times, three instructions each; none if the
+/// kernel does not emulate such reads.
 pub fn id_reads(hwcap: usize) -> Option<fn(usize)> {
     (hwcap & HWCAP_CPUID != 0).then_some(|times| {
-        // SAFETY: the kernel answers the trapped reading, as HWCAP_CPUID promises.
+        // SAFETY: the kernel emulates the trapped read, as HWCAP_CPUID promises.
         unsafe {
             asm!("2:", "mrs {value}, ID_AA64ISAR0_EL1", "subs {times}, {times}, #1", "b.ne 2b",
                 times = inout(reg) times => _, value = out(reg) _, options(nostack));
@@ -127,8 +127,8 @@ pub fn id_reads(hwcap: usize) -> Option<fn(usize)> {
 /// Starts a thread; returns what clone returns.
 ///
 /// # Safety
-/// The stack is unused and stays so until the word at `ended` is cleared; `entry` is right for the
-/// argument.
+/// The stack is unused, and is not used otherwise until the word at `ended` is cleared; `entry`
+/// accepts the argument.
 pub unsafe fn start(thread: &Thread) -> isize {
     let result;
     // SAFETY: the child does not return from here: on its own stack it calls its entry and exits.
@@ -145,11 +145,11 @@ pub unsafe fn start(thread: &Thread) -> isize {
 /// is null or fails. Returns what clone returns. The child touches no memory.
 ///
 /// # Safety
-/// The pointers are what execve takes.
+/// The pointers are valid for execve.
 #[inline(always)]
 pub unsafe fn vfork_exec(path: *const u8, argv: *const *const u8, envp: *const *const u8) -> isize {
     let result;
-    // SAFETY: the child works in registers alone and leaves by execve or exit.
+    // SAFETY: the child uses only registers, and leaves by execve or exit.
     unsafe {
         asm!("svc #0", "cbnz x0, 2f", "mov x0, {path}", "cbz x0, 3f", "mov x1, {argv}", "mov x2, {envp}",
             "mov x8, {execve}", "svc #0", "3:", "mov x8, {exit}", "svc #0", "2:",

@@ -1,5 +1,5 @@
-//! The parts that differ between the architectures: entry, system calls, counter, markers, and code
-//! that must not touch the stack.
+//! The parts that differ by architecture: entry, system calls, counter, markers, and code that must
+//! not touch the stack.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -10,13 +10,13 @@ mod riscv64;
 #[cfg(target_arch = "riscv64")]
 pub use riscv64::*;
 
-/// How many different tags [`mark`] has.
+/// The number of tags of [`mark`].
 pub const TAGS: usize = 1024;
 
-/// The tag of what comes after the last row: how a machine goes down is not the same each time.
+/// The tag after the last row: a machine's power-off differs from run to run.
 pub const OVER: usize = TAGS - 1;
 
-/// A thread to be started: it calls `entry` with `argument` and then ends.
+/// A new thread: it calls `entry` with `argument` and then exits.
 pub struct Thread {
     /// `CLONE_*`.
     pub flags: usize,

@@ -1,13 +1,13 @@
-//! RISC-V, 64 bits.
+//! RISC-V, 64-bit.
 
 use super::{TAGS, Thread};
 use crate::sys::{self, number};
 use core::arch::{asm, global_asm};
 
-/// Linux's name for this architecture's machine.
+/// The architecture's name in uname(2).
 pub const NAME: &str = "riscv64";
 
-/// `struct sigaction` as the kernel takes it: no restorer here, the kernel brings its own.
+/// `struct sigaction` of the kernel's interface: without a restorer, since the kernel has its own.
 #[repr(C)]
 pub struct SignalAction {
     handler: extern "C" fn(i32),
@@ -38,8 +38,7 @@ global_asm!(
     "mv a0, sp",
     "mv ra, zero",
     "tail {begin}",
-    // One marker for each tag: SLTI with rd=x0 is a HINT and changes nothing (unprivileged ISA,
-    // 2.9).
+    // One marker for each tag: SLTI with rd=x0 is a HINT without effect (unprivileged ISA, 2.9).
     "markers:",
     ".set tag, 0",
     ".rept {tags}",
@@ -56,7 +55,7 @@ unsafe extern "C" {
     safe static markers: [u64; TAGS];
 }
 
-/// Executes the marker with this tag, which changes nothing: a plugin of the emulator sees it.
+/// Executes the marker with this tag, which has no effect but which QEMU's plugin sees.
 pub fn mark(tag: usize) {
     let marker = &markers[tag];
     // SAFETY: each entry is a marker and a return, and clobbers nothing but the return address.
@@ -72,8 +71,8 @@ pub fn counter() -> u64 {
     ticks
 }
 
-/// The counter's frequency in hertz: no register says it, so it is counted against the kernel's
-/// clock for 20 milliseconds, and rounded to three digits; 10 MHz where there is no clock.
+/// The counter's frequency in Hz. No register has it, so it is measured against the kernel's clock
+/// for 20 milliseconds and rounded to three digits; 10 MHz if there is no clock.
 pub fn frequency() -> u64 {
     let read = || Some((sys::monotonic().ok()?, counter()));
     let measured = || {
@@ -91,15 +90,15 @@ pub fn frequency() -> u64 {
     (hertz + step / 2) / step * step
 }
 
-/// A system call.
+/// Makes a system call.
 ///
 /// # Safety
-/// The arguments are what the system call takes, and what it does to memory is known to the caller.
+/// The arguments are valid for the system call, and the caller allows for its effects on memory.
 #[inline(always)]
 pub unsafe fn syscall(number: usize, arguments: [usize; 6]) -> isize {
     let [a0, a1, a2, a3, a4, a5] = arguments;
     let result;
-    // SAFETY: the kernel changes no register but a0.
+    // SAFETY: the kernel changes only a0.
     unsafe {
         asm!("ecall", in("a7") number, inlateout("a0") a0 => result, in("a1") a1, in("a2") a2,
             in("a3") a3, in("a4") a4, in("a5") a5, options(nostack));
@@ -109,7 +108,7 @@ pub unsafe fn syscall(number: usize, arguments: [usize; 6]) -> isize {
 
 /// Calls getppid `times` times: four instructions each, the call itself included.
 pub fn null_calls(times: usize) {
-    // SAFETY: getppid changes nothing but a0.
+    // SAFETY: getppid changes only a0.
     unsafe {
         asm!("2:", "li a7, {call}", "ecall", "addi {times}, {times}, -1", "bnez {times}, 2b",
             times = inout(reg) times => _, call = const number::GETPPID,
@@ -117,7 +116,7 @@ pub fn null_calls(times: usize) {
     }
 }
 
-/// RISC-V user programs have no ID registers to read.
+/// User programs have no ID registers to read on RISC-V.
 pub fn id_reads(_hwcap: usize) -> Option<fn(usize)> {
     None
 }
@@ -125,8 +124,8 @@ pub fn id_reads(_hwcap: usize) -> Option<fn(usize)> {
 /// Starts a thread; returns what clone returns.
 ///
 /// # Safety
-/// The stack is unused and stays so until the word at `ended` is cleared; `entry` is right for the
-/// argument.
+/// The stack is unused, and is not used otherwise until the word at `ended` is cleared; `entry`
+/// accepts the argument.
 pub unsafe fn start(thread: &Thread) -> isize {
     let result;
     // SAFETY: the child does not return from here: on its own stack it calls its entry and exits.
@@ -143,11 +142,11 @@ pub unsafe fn start(thread: &Thread) -> isize {
 /// is null or fails. Returns what clone returns. The child touches no memory.
 ///
 /// # Safety
-/// The pointers are what execve takes.
+/// The pointers are valid for execve.
 #[inline(always)]
 pub unsafe fn vfork_exec(path: *const u8, argv: *const *const u8, envp: *const *const u8) -> isize {
     let result;
-    // SAFETY: the child works in registers alone and leaves by execve or exit.
+    // SAFETY: the child uses only registers, and leaves by execve or exit.
     unsafe {
         asm!("ecall", "bnez a0, 2f", "mv a0, {path}", "beqz a0, 3f", "mv a1, {argv}", "mv a2, {envp}",
             "li a7, {execve}", "ecall", "3:", "li a7, {exit}", "ecall", "2:",

@@ -1,4 +1,4 @@
-//! The barest crossings: a system call that does nothing, and a trapped instruction.
+//! The simplest crossings: a system call that does nothing, and a trapped instruction.
 
 use super::Measured;
 use crate::arch;

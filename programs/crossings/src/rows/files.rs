@@ -1,14 +1,14 @@
-//! Mappings of a file in memory (tmpfs), all of whose pages exist beforehand.
+//! Mappings of a file in memory (tmpfs), all of whose pages exist before.
 
 use super::Measured;
 use crate::meter::Meter;
 use crate::region::{PAGE, Region};
 use crate::sys::{self, Result};
 
-/// Pages in one batch: a multiple of 16, over which Linux spreads one read fault.
+/// The number of pages in a batch: a multiple of 16, the pages that Linux maps at one read fault.
 const PAGES: usize = 1008;
 
-/// A file whose pages are all there, closed when dropped.
+/// A file whose pages all exist, closed when dropped.
 struct File(usize);
 
 impl File {
@@ -18,7 +18,7 @@ impl File {
         Ok(file)
     }
 
-    /// The same, written 16 pages at a time: a kernel may have chosen them together.
+    /// A file written 16 pages at a time, which a kernel may have allocated together.
     fn written() -> Result<Self> {
         static BYTES: [u8; 16 * PAGE] = [0; 16 * PAGE];
         let file = Self(sys::memory_file(PAGES * PAGE)?);
@@ -39,7 +39,7 @@ impl Drop for File {
     }
 }
 
-/// Times `work` over the file's mapping, whose pages are absent but for what `prepare` does.
+/// Times `work` on a mapping of the file whose pages are absent, except those that `prepare` maps.
 fn faults(meter: &mut Meter, shared: bool, prepare: fn(&Region), work: fn(&Region)) -> Measured {
     faults_of(&File::new()?, meter, shared, prepare, work)
 }

@@ -12,7 +12,7 @@ const TABLES: usize = 64;
 /// Mappings in one batch.
 const MAPPINGS: usize = 100;
 
-/// Does `work`, which cannot fail.
+/// Wraps `work`, which cannot fail.
 fn done(work: impl FnOnce()) -> Result<()> {
     work();
     Ok(())
@@ -76,7 +76,7 @@ pub fn protect(meter: &mut Meter) -> Measured {
     meter.batches(PAGES, prepare, || region.protect(sys::PROT_READ))
 }
 
-/// Maps one page, does `work` at its address and unmaps it.
+/// Maps one page, runs `work` on its address and unmaps it.
 #[inline(always)]
 fn mapping(work: impl FnOnce(usize)) -> Result<()> {
     let prot = sys::PROT_READ | sys::PROT_WRITE;

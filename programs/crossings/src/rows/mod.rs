@@ -1,4 +1,4 @@
-//! The rows: what is timed, and what the window is.
+//! The rows: the timed operations.
 
 mod calls;
 mod files;
@@ -9,19 +9,19 @@ mod threads;
 
 use crate::meter::{Meter, Outcome};
 
-/// The argument with which the program ends at once: what the row `vfork_exec` executes.
+/// The argument with which the program exits at once; the row `vfork_exec` executes it.
 pub const EXIT: &str = "exit";
 
 /// The result of a row's function.
 type Measured = Result<(), Outcome>;
 
-/// One crossing.
+/// A row: one kind of crossing.
 pub struct Row {
     /// A short name.
     pub name: &'static str,
-    /// The work between the two readings of the counter.
+    /// The work between the two reads of the counter.
     pub window: &'static str,
-    /// Measures it.
+    /// Measures the row.
     pub run: fn(&mut Meter) -> Measured,
 }
 

@@ -1,4 +1,4 @@
-//! Processes: making, executing, waiting, and talking to another.
+//! Processes: creating, executing, waiting, and communicating.
 
 use super::{EXIT, Measured};
 use crate::arch;
@@ -22,8 +22,8 @@ pub fn fork(meter: &mut Meter) -> Measured {
     )
 }
 
-/// Makes a child with vfork that executes `path` with `argv`, or exits at once if there is no path;
-/// waits.
+/// Creates a child by vfork that executes `path` with `argv`, or exits at once if `path` is null,
+/// and waits for its end.
 fn vfork_and_wait(path: *const u8, argv: &[*const u8]) -> Result<()> {
     let environment = [core::ptr::null()];
     // SAFETY: both lists end in a null pointer, and all outlive the child's execve.

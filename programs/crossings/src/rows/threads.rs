@@ -1,4 +1,4 @@
-//! Threads: making and joining one, and handing over with futexes.
+//! Threads: creating and joining one, and handing over by futexes.
 
 use super::Measured;
 use crate::meter::Meter;
@@ -22,12 +22,12 @@ pub fn create(meter: &mut Meter) -> Measured {
     meter.batches(THREADS, || Ok(()), || (0..THREADS).try_for_each(|_| once()))
 }
 
-/// The values of the turn word: the thread whose turn it is.
+/// The values of the turn word: the thread that has the turn.
 const NEAR: u32 = 0;
 const FAR: u32 = 1;
 const OVER: u32 = 2;
 
-/// Gives the turn to `other` and waits until it has passed it on; returns whose it then is.
+/// Gives the turn to `other` and waits until that gives it back; returns the new owner of the turn.
 #[inline(always)]
 fn hand_over(turn: &AtomicU32, other: u32) -> u32 {
     turn.store(other, Ordering::Release);
@@ -35,7 +35,7 @@ fn hand_over(turn: &AtomicU32, other: u32) -> u32 {
     wait_while(turn, other)
 }
 
-/// Waits while the turn is `other`'s; returns whose it then is.
+/// Waits while `other` has the turn; returns the new owner.
 #[inline(always)]
 fn wait_while(turn: &AtomicU32, other: u32) -> u32 {
     loop {

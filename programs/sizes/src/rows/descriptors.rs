@@ -1,4 +1,4 @@
-//! Descriptors, and waiting for many of them.
+//! Descriptors, and waits for many of them.
 
 use std::os::fd::AsRawFd;
 use std::ptr;

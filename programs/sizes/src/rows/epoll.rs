@@ -72,7 +72,7 @@ pub const ROWS: &[Row] = &[
     ),
 ];
 
-/// A set and what is in it.
+/// An epoll set and its members.
 struct Set {
     epoll: OwnedFd,
     members: Vec<OwnedFd>,
@@ -207,7 +207,7 @@ fn close(meter: &mut Meter) -> Done {
     })
 }
 
-/// An instance that watches so many files, and one file more.
+/// An inotify instance that watches `number` files, and the files with one more.
 fn watched(number: usize) -> io::Result<(OwnedFd, Vec<CString>)> {
     let instance = owned(call!(SYS_inotify_init1, libc::IN_NONBLOCK)?);
     let files = many(number + 1, |index| {

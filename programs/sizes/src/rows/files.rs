@@ -1,4 +1,4 @@
-//! Folders with many entries, long paths, many mounts and attributes.
+//! Folders with many entries, long paths, many mounts, many attributes and locks.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -73,7 +73,7 @@ pub const ROWS: &[Row] = &[
     ),
 ];
 
-/// So many files in this folder.
+/// Creates `number` files in this folder.
 fn entries(number: usize) -> std::io::Result<Vec<CString>> {
     many(number, |index| {
         let path = format!("entry-{index}");
@@ -105,9 +105,9 @@ fn readdir(meter: &mut Meter) -> Done {
     )
 }
 
-/// newfstatat.
+/// Calls newfstatat.
 fn look(path: &CString) -> Done {
-    // SAFETY: plain integers.
+    // SAFETY: the structure has only integers.
     let mut found: libc::stat = unsafe { std::mem::zeroed() };
     let place = libc::AT_FDCWD;
     call!(SYS_newfstatat, place, path.as_ptr(), &raw mut found, 0).map(drop)
@@ -156,7 +156,7 @@ fn mount(path: &CString) -> Done {
     call!(SYS_mount, kind, path.as_ptr(), kind, 0, 0).map(drop)
 }
 
-/// So many mounts, and the folder of one more.
+/// Makes `number` mounts; returns the mount point of one more.
 fn mounted(number: usize) -> std::io::Result<CString> {
     for index in 0..number {
         let path = format!("mount-{index}");
@@ -171,7 +171,7 @@ fn unmount(path: &CString) -> Done {
     call!(SYS_umount2, path.as_ptr(), libc::MNT_DETACH).map(drop)
 }
 
-/// Takes the mounts away, which outlive the process.
+/// Unmounts these mounts, which outlive the process.
 fn unmount_all(number: usize) {
     for index in 0..number {
         let _ = unmount(&name(format!("mount-{index}")));
@@ -206,7 +206,7 @@ fn attribute(path: &CString, attribute: &CString) -> Done {
     call!(SYS_setxattr, path.as_ptr(), attribute.as_ptr(), value, 5, 0).map(drop)
 }
 
-/// A file with so many attributes, whose names are known.
+/// Creates a file with `number` attributes; returns their names.
 fn with_attributes(number: usize) -> std::io::Result<(CString, Vec<CString>)> {
     let path = name("file".into());
     fs::write("file", "")?;
@@ -238,7 +238,7 @@ fn getxattr(meter: &mut Meter) -> Done {
 }
 
 fn lock(file: &File, kind: i32, start: usize) -> Done {
-    // SAFETY: plain integers.
+    // SAFETY: the structure has only integers.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = kind as _;
     lock.l_start = start as _;
@@ -251,7 +251,7 @@ fn record_lock(meter: &mut Meter) -> Done {
     for index in 0..meter.size() {
         lock(&file, libc::F_WRLCK, 4 * index)?;
     }
-    // Touching no other lock, in the midst of them.
+    // A place amid the other locks that touches none of them.
     let place = 4 * (meter.size() / 2) + 2;
     meter.repeat(EACH, |_| {
         lock(&file, libc::F_WRLCK, place)?;

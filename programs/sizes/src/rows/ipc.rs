@@ -61,7 +61,7 @@ pub const ROWS: &[Row] = &[
 
 const CREATE: i32 = libc::IPC_CREAT | 0o600;
 
-/// Removes what outlives the process.
+/// Removes objects that outlive the process.
 fn remove(number: libc::c_long, ids: &[usize]) {
     for id in ids {
         let _ = match number {

@@ -1,4 +1,4 @@
-//! Address spaces with many areas, and areas with many pages.
+//! Address spaces with many areas (VMAs), and areas with many pages.
 
 use std::cell::RefCell;
 use std::io;
@@ -88,7 +88,7 @@ pub const ROWS: &[Row] = &[
 const READ: i32 = libc::PROT_READ;
 const BOTH: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-/// So many areas: every second page may be read only.
+/// Creates `number` areas: every second page is read-only.
 fn areas(number: usize) -> io::Result<Region> {
     let region = Region::new(number * PAGE)?;
     region.advise(libc::MADV_NOHUGEPAGE)?;
@@ -126,7 +126,7 @@ fn fault(meter: &mut Meter) -> Done {
     )
 }
 
-/// fork, exit of the child, wait.
+/// Forks a child that exits, and waits for it.
 fn forked(child: impl FnOnce()) -> Done {
     wait(fork(child)? as isize)
 }
@@ -136,7 +136,7 @@ fn fork_areas(meter: &mut Meter) -> Done {
     meter.batches(meter.size(), || Ok(()), || forked(|| ()))
 }
 
-/// A file of `/proc` that tells of areas.
+/// Reads a file of `/proc` that lists areas.
 fn told(meter: &mut Meter, path: &std::ffi::CStr) -> Done {
     let size = meter.size();
     let areas = areas(size)?;
@@ -156,7 +156,7 @@ fn smaps(meter: &mut Meter) -> Done {
 fn mremap(meter: &mut Meter) -> Done {
     let mut region = Region::present(meter.size())?;
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-    // As many bytes, no page of them there: where it goes, and what it leaves is the next place.
+    // The target: as many bytes, without a page. After a move, the old place is the next target.
     let place = Region::new(region.bytes)?;
     let mut other = place.base;
     std::mem::forget(place);

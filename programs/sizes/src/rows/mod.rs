@@ -1,4 +1,4 @@
-//! The rows: what is timed, among how many objects or with how many bytes.
+//! The rows: the timed operations, and their numbers of objects or bytes.
 
 mod descriptors;
 mod epoll;
@@ -16,7 +16,7 @@ use std::fmt;
 
 use crate::meter::{Done, Meter};
 
-/// Operations in a batch, where one alone is too short for the counter.
+/// Operations in a batch, if one alone is too short for the counter.
 const EACH: usize = 16;
 
 /// One operation.
@@ -27,16 +27,16 @@ pub struct Row {
     pub about: &'static str,
     /// The sizes at which it is measured.
     pub sizes: Sizes,
-    /// Measures it at one of them.
+    /// Measures the row at one size.
     pub run: fn(&mut Meter) -> Done,
 }
 
 /// The sizes of a row.
 #[derive(Clone, Copy)]
 pub enum Sizes {
-    /// So many objects at most.
+    /// Up to this many objects.
     Objects(usize),
-    /// So many bytes at most, each of them copied so often, at least.
+    /// Up to `most` bytes, each of them copied at least `copies` times.
     Bytes { most: usize, copies: usize },
 }
 
@@ -48,7 +48,7 @@ const FEW_OBJECTS: &[usize] = &[1, 100, 1_000];
 const FEW_BYTES: &[usize] = &[1, 4 << 10, 1 << 20];
 
 impl Sizes {
-    /// All of them, or few.
+    /// All sizes, or few if `quick`.
     pub fn each(self, quick: bool) -> impl Iterator<Item = usize> {
         let (sizes, most) = match (self, quick) {
             (Self::Objects(most), false) => (OBJECTS, most),
@@ -69,7 +69,7 @@ impl fmt::Display for Sizes {
     }
 }
 
-/// A row among objects.
+/// A row that is measured among objects.
 const fn among(
     name: &'static str,
     most: usize,
@@ -84,7 +84,7 @@ const fn among(
     }
 }
 
-/// A row of bytes, which are copied so often.
+/// A row that transfers bytes, each of them copied `copies` times.
 const fn bytes(
     name: &'static str,
     most: usize,

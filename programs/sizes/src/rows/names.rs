@@ -22,7 +22,7 @@ pub const ROWS: &[Row] = &[
     ),
 ];
 
-/// Adds a key, or a keyring where it has no payload.
+/// Adds a key, or a keyring if there is no payload.
 fn add(kind: &CStr, description: &CStr, payload: &[u8], keyring: usize) -> io::Result<usize> {
     let (kind, description) = (kind.as_ptr(), description.as_ptr());
     let payload_ptr = if payload.is_empty() {
@@ -40,7 +40,7 @@ fn add(kind: &CStr, description: &CStr, payload: &[u8], keyring: usize) -> io::R
     )
 }
 
-/// A keyring of so many keys.
+/// A keyring with `number` keys.
 fn keyring(number: usize) -> io::Result<usize> {
     let process = libc::KEY_SPEC_PROCESS_KEYRING as usize;
     let keyring = add(c"keyring", c"sizes", b"", process)?;

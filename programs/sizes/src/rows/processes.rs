@@ -9,7 +9,7 @@ use super::{EACH, Row, among};
 use crate::meter::{Done, Meter};
 use crate::sys::{Crowd, call, fork, name, read_whole, settle, wait};
 
-/// The most processes: 1 GiB holds them on each kernel.
+/// The maximum number of processes: 1 GiB suffices for them on each kernel.
 const MOST: usize = 1_000;
 
 pub const ROWS: &[Row] = &[
@@ -105,14 +105,14 @@ fn forks(meter: &mut Meter) -> Done {
     meter.repeat(4, |_| wait(fork(|| ())? as isize))
 }
 
-/// So many children that have ended.
+/// Creates `number` children that have ended.
 fn ended(number: usize) -> io::Result<Vec<usize>> {
     let pids = (0..number).map(|_| fork(|| ())).collect();
     settle();
     pids
 }
 
-/// Reaps children that have ended, as `which` says of each.
+/// Reaps ended children; `which` maps each to the argument of the wait.
 fn reap(meter: &mut Meter, which: fn(usize) -> isize) -> Done {
     let size = meter.size();
     let pids = std::cell::RefCell::new(Vec::new());
@@ -196,13 +196,13 @@ fn readdir(meter: &mut Meter) -> Done {
     )
 }
 
-/// A file of `/proc`, open to close.
+/// Reads a file of `/proc`, from open to close.
 fn told(meter: &mut Meter, path: &CStr) -> Done {
     let mut buffer = vec![0; 16 << 10];
     meter.repeat(EACH, |_| read_whole(path, &mut buffer).map(drop))
 }
 
-/// One process's file of many processes.
+/// Reads the file of one of many processes.
 fn told_of_one(meter: &mut Meter, file: &str) -> Done {
     let crowd = Crowd::new(meter.size())?;
     let path: CString = name(format!("/proc/{}/{file}", crowd.pids[meter.size() / 2]));
@@ -227,7 +227,7 @@ fn meminfo(meter: &mut Meter) -> Done {
     told(meter, c"/proc/meminfo")
 }
 
-/// Tracees that have stopped.
+/// Creates tracees that have stopped.
 fn tracees(number: usize) -> io::Result<Crowd> {
     let crowd = Crowd::new(number)?;
     for pid in &crowd.pids {
@@ -238,7 +238,7 @@ fn tracees(number: usize) -> io::Result<Crowd> {
     Ok(crowd)
 }
 
-/// Continues and stops one tracee, and awaits it as `awaited` says.
+/// Continues and stops one tracee; `awaited` maps it to the argument of the wait.
 fn stops(meter: &mut Meter, awaited: fn(usize) -> isize) -> Done {
     let crowd = tracees(meter.size())?;
     let one = crowd.pids[meter.size() / 2];

@@ -63,7 +63,7 @@ pub const ROWS: &[Row] = &[
 ];
 
 const HOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
-/// Below the ports that kernels choose.
+/// The first port, below those that kernels choose.
 const FIRST: usize = 10_000;
 
 fn udp(index: usize) -> io::Result<UdpSocket> {
@@ -93,7 +93,7 @@ fn udp_send(meter: &mut Meter) -> Done {
     })
 }
 
-/// Closes without TIME_WAIT.
+/// Closes a connection without TIME_WAIT.
 fn reset(stream: TcpStream) -> Done {
     let now = libc::linger {
         l_onoff: 1,

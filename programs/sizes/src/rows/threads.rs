@@ -1,4 +1,4 @@
-//! Threads among many, and futexes on which many wait.
+//! Threads among many, and futexes with many waiters.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use super::{EACH, Row, among};
 use crate::meter::{Done, Meter};
 use crate::sys::{call, exit, fork, settle, wait};
 
-/// The most threads.
+/// The maximum number of threads.
 const MOST: usize = 1_000;
 
 pub const ROWS: &[Row] = &[
@@ -60,10 +60,10 @@ fn futex(word: &AtomicU32, operation: i32, value: usize) -> io::Result<usize> {
     call!(SYS_futex, word.as_ptr(), operation, value, 0, 0, 0)
 }
 
-/// How often a waiter was woken.
+/// The number of wake-ups so far.
 static WOKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Lets so many threads wait, each at the word that `at` says, for as long as the process lives.
+/// Starts `number` threads that wait at `words` futexes as long as the process lives.
 fn waiters(number: usize, words: usize) -> io::Result<&'static [AtomicU32]> {
     let words: Vec<_> = (0..words).map(|_| AtomicU32::new(0)).collect();
     let words: &'static [AtomicU32] = words.leak();
@@ -94,7 +94,7 @@ fn exits(meter: &mut Meter) -> Done {
     meter.batches(size, || Ok(()), || wait(fork(child)? as isize))
 }
 
-/// The same without waiting for them to sleep.
+/// Starts threads that wait, without waiting until they sleep.
 fn waiters_at_once(number: usize) -> io::Result<()> {
     static WORD: AtomicU32 = AtomicU32::new(0);
     for _ in 0..number {
@@ -103,7 +103,7 @@ fn waiters_at_once(number: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Wakes one at the word and lets it run until it waits again.
+/// Wakes one waiter of the word and lets it run until it waits again.
 fn wake(word: &AtomicU32) -> Done {
     let before = WOKEN.load(Ordering::Relaxed);
     futex(word, libc::FUTEX_WAKE, 1)?;
@@ -144,7 +144,7 @@ fn requeue(meter: &mut Meter) -> Done {
 fn kill(meter: &mut Meter) -> Done {
     waiters(meter.size(), 1)?;
     let pid = std::process::id();
-    // The threads' numbers follow the process's, where nothing else starts any.
+    // The threads' IDs follow the process ID, if nothing else starts threads.
     let one = pid as usize + 1 + meter.size() / 2;
     meter.repeat(EACH, |_| {
         call!(SYS_tgkill, pid, one, libc::SIGURG).map(drop)

@@ -47,7 +47,7 @@ pub const ROWS: &[Row] = &[
     ),
 ];
 
-/// A far time in an order that is neither the first's nor the last's.
+/// A time in the far future; by index these are in neither ascending nor descending order.
 fn far(index: usize) -> libc::itimerspec {
     let at = libc::timespec {
         tv_sec: 10_000 + (index * 7_919 % 10_007) as i64,
@@ -108,7 +108,7 @@ fn posix_set(timer: i32, index: usize) -> Done {
     call!(SYS_timer_settime, timer, 0, &raw const time, 0).map(drop)
 }
 
-/// A POSIX timer that is armed.
+/// Creates an armed POSIX timer.
 fn posix(index: usize) -> io::Result<i32> {
     let mut timer = 0i32;
     let event = ptr::null::<u8>();
@@ -140,7 +140,7 @@ fn queued(meter: &mut Meter) -> Done {
     let set = u64::MAX;
     let none = ptr::null::<u8>();
     call!(SYS_rt_sigprocmask, libc::SIG_BLOCK, &raw const set, none, 8)?;
-    // SI_QUEUE with nothing else.
+    // A siginfo with only SI_QUEUE.
     let mut told = [0i32; 32];
     told[2] = -1;
     let (pid, signal) = (std::process::id(), 40);

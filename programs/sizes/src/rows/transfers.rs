@@ -1,4 +1,4 @@
-//! Transfers of many bytes, compared with the cost of copying them in a program.
+//! Transfers of many bytes, to compare with the cost of a copy in a program.
 
 use std::fs::{self, File};
 use std::io;
@@ -116,10 +116,10 @@ pub const ROWS: &[Row] = &[
     ),
 ];
 
-/// The row that the others are compared with.
+/// The row to compare others with.
 pub const COPY: &str = "copy";
 
-/// Bytes of a program, all there.
+/// A program's buffer with all pages present.
 fn buffer(meter: &Meter) -> Vec<u8> {
     vec![1; meter.size()]
 }
@@ -133,7 +133,7 @@ fn copy(meter: &mut Meter) -> Done {
     })
 }
 
-/// A file in memory, all of it there.
+/// A file in memory with all pages present.
 fn file(meter: &Meter) -> io::Result<File> {
     let file = memory_file(meter.size())?;
     let content = buffer(meter);
@@ -221,10 +221,10 @@ fn splice(meter: &mut Meter) -> Done {
     })
 }
 
-/// At a time, as a pipe holds.
+/// The size of a single write, as large as a pipe's buffer.
 const CHUNK: usize = 64 << 10;
 
-/// Writes and reads by turns, so much at a time.
+/// Alternates writes and reads of `chunk` bytes.
 fn through(meter: &mut Meter, chunk: usize, into: i32, out: i32) -> Done {
     let bytes = meter.size();
     let mut buffer = vec![1u8; chunk];
@@ -247,7 +247,7 @@ fn unix_stream(meter: &mut Meter) -> Done {
     through(meter, CHUNK / 2, one.as_raw_fd(), other.as_raw_fd())
 }
 
-/// Two ends of a connection.
+/// The two ends of a TCP connection.
 fn connection() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
     let one = TcpStream::connect(listener.local_addr()?)?;

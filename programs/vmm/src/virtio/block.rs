@@ -1,4 +1,4 @@
-//! A disk (5.2): a file of the host, sector by sector.
+//! A disk (5.2) in a file of the host.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -17,19 +17,19 @@ use super::{Chain, Device, each};
 use crate::memory::Memory;
 
 const SECTOR: u64 = 512;
-/// What VIRTIO_BLK_T_GET_ID answers.
+/// The answer to VIRTIO_BLK_T_GET_ID.
 const NAME: &[u8] = b"disk";
 
 /// The device.
 pub struct Block {
     file: File,
-    /// Its length, a whole number of sectors.
+    /// The length of the file, in whole sectors.
     len: u64,
     writable: bool,
 }
 
 impl Block {
-    /// The disk in this file, which may be only readable.
+    /// Opens the disk in this file, which may be read-only.
     pub fn new(path: &Path) -> Result<Self> {
         let both = File::options().read(true).write(true).open(path);
         let writable = both.is_ok();
@@ -43,7 +43,8 @@ impl Block {
         })
     }
 
-    /// Serves one request: the bytes that were written, its status not among them.
+    /// Serves one request; returns the number of bytes written without the status byte, and the
+    /// status.
     fn request(&self, reader: &mut Reader, writer: &mut Writer) -> io::Result<(u64, u32)> {
         let kind: u32 = reader.read_obj()?;
         let _reserved: u32 = reader.read_obj()?;

@@ -1,4 +1,4 @@
-//! A console (5.3): what the guest sends goes to standard output.
+//! A console (5.3): the guest's output goes to standard output.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -13,14 +13,14 @@ use crate::phases::Phases;
 
 /// The device's state.
 pub struct Console {
-    /// Input that the guest has no buffer for yet.
+    /// Input for which the guest has provided no buffer yet.
     input: VecDeque<u8>,
-    /// Phases, whose marks are looked for in the guest's output.
+    /// Finds marks of phases in the guest's output.
     phases: Option<Phases>,
 }
 
 impl Console {
-    /// A console on which the guest may say its phases.
+    /// A console on which the guest may mark its phases.
     pub fn new(phases: Option<Phases>) -> Self {
         let input = VecDeque::new();
         Self { input, phases }

@@ -1,4 +1,4 @@
-//! A source of random numbers (5.4): the host's.
+//! An entropy device (5.4) with the host's random numbers.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,14 +10,14 @@ use virtio_queue::Queue;
 use super::{Device, each};
 use crate::memory::Memory;
 
-/// The most that one request gets.
+/// The maximum length of a request.
 const MOST: u64 = 4096;
 
 /// The device.
 pub struct Entropy(File);
 
 impl Entropy {
-    /// Uses the host's source of random numbers.
+    /// Opens the host's source of random numbers.
     pub fn new() -> Result<Self> {
         let path = "/dev/urandom";
         Ok(Self(File::open(path).context(path)?))

@@ -1,5 +1,5 @@
-//! virtio devices over MMIO (Virtual I/O Device 1.2, 4.2): the registers by which a driver sets one
-//! up, its queues, and its interrupt. Each device handles its buffers in a file of its own.
+//! virtio devices over MMIO (Virtual I/O Device 1.2, 4.2): the registers for set-up by a driver,
+//! the queues, and the interrupt. Each device handles its buffers in a file of its own.
 
 mod block;
 mod console;
@@ -24,45 +24,45 @@ use crate::memory::Memory;
 /// The first registers: "virt", version 2.
 const MAGIC: u32 = 0x7472_6976;
 const VERSION: u32 = 2;
-/// The most buffers of a queue.
+/// The maximum size of a queue.
 const QUEUE_LEN: u16 = 256;
 
-/// A guest's buffers: some that it wrote, then some to write.
+/// A descriptor chain: buffers that the device reads, then buffers that it writes.
 pub type Chain<'a> = DescriptorChain<&'a Memory>;
 
 /// The device behind the registers.
 pub trait Device: Send {
-    /// Its number in the specification, section 5.
+    /// Its device ID (section 5).
     fn kind(&self) -> u32;
 
-    /// How many queues it has.
+    /// The number of its queues.
     fn queues(&self) -> usize {
         1
     }
 
-    /// Feature bits of its own kind.
+    /// The feature bits of its device type.
     fn features(&self) -> u64 {
         0
     }
 
-    /// The registers of its own kind.
+    /// The configuration space of its device type.
     fn configuration(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Takes what it can from its queues after the guest added to one, or after something arrived;
-    /// whether it gave buffers back. An error stops it.
+    /// Serves its queues after the driver has added buffers, or data has arrived; returns whether
+    /// it used buffers. After an error the device needs a reset.
     fn work(&mut self, queues: &mut [Queue], memory: &Memory) -> Result<bool>;
 
-    /// Something arrived from the outside world, of the source that the device calls so; nothing
-    /// means its end.
+    /// Handles data from outside; `source` is the device's id of its origin, and empty data its
+    /// end.
     fn arrive(&mut self, _source: u64, _bytes: &[u8]) {}
 
-    /// The driver starts anew.
+    /// The driver has reset the device.
     fn reset(&mut self) {}
 }
 
-/// A device with its registers.
+/// A device and its registers.
 pub struct Transport {
     device: Box<dyn Device>,
     queues: Vec<Queue>,
@@ -70,13 +70,13 @@ pub struct Transport {
     line: Line,
     status: u32,
     interrupts: u32,
-    /// Which half of the features is looked at, and which queue.
+    /// The selected half of the features, and the selected queue.
     half: u32,
     selected: usize,
 }
 
 impl Transport {
-    /// `device`, whose buffers are in `memory`, and which interrupts by `line`.
+    /// Wraps `device`, whose buffers are in `memory`, and which interrupts by `line`.
     pub fn new(device: Box<dyn Device>, memory: Memory, line: Line) -> Result<Self> {
         let queues = (0..device.queues()).map(|_| Queue::new(QUEUE_LEN));
         Ok(Self {
@@ -91,12 +91,12 @@ impl Transport {
         })
     }
 
-    /// Whether a driver uses it.
+    /// True if a driver has set DRIVER_OK.
     pub fn is_driven(&self) -> bool {
         self.status & VIRTIO_CONFIG_S_DRIVER_OK != 0
     }
 
-    /// Reads at `offset` of its registers.
+    /// Reads the register at `offset`.
     pub fn read(&self, offset: u64, data: &mut [u8]) {
         if let Some(offset) = offset.checked_sub(VIRTIO_MMIO_CONFIG.into()) {
             let configuration = self.device.configuration();
@@ -122,7 +122,7 @@ impl Transport {
         data[..len].copy_from_slice(&value.to_le_bytes()[..len]);
     }
 
-    /// Writes at `offset` of its registers.
+    /// Writes the register at `offset`.
     pub fn write(&mut self, offset: u64, value: u32) -> Result<()> {
         match offset as u32 {
             VIRTIO_MMIO_DEVICE_FEATURES_SEL => self.half = value,
@@ -153,14 +153,14 @@ impl Transport {
         Ok(())
     }
 
-    /// Something arrived for the device.
+    /// Passes data to the device.
     pub fn arrive(&mut self, source: u64, bytes: &[u8]) -> Result<()> {
         self.device.arrive(source, bytes);
         self.work()
     }
 
-    /// Lets the device work, if a driver has set it up soundly, and interrupts where buffers went
-    /// back.
+    /// Lets the device serve its queues, if a driver has set up valid ones, and interrupts if
+    /// buffers were used.
     fn work(&mut self) -> Result<()> {
         let sound = |queue: &Queue| !queue.ready() || queue.is_valid(&self.memory);
         if !self.is_driven() || !self.queues.iter().all(sound) {
@@ -169,7 +169,7 @@ impl Transport {
         match self.device.work(&mut self.queues, &self.memory) {
             Ok(false) => return Ok(()),
             Ok(true) => self.interrupts |= VIRTIO_MMIO_INT_VRING,
-            // The guest's own mistake: it is told, and no one else.
+            // A mistake of the guest's driver: only the driver is informed.
             Err(_) => {
                 self.status = VIRTIO_CONFIG_S_NEEDS_RESET;
                 self.interrupts |= VIRTIO_MMIO_INT_CONFIG;
@@ -194,8 +194,8 @@ fn set_up(queue: &mut Queue, register: u32, value: u32) {
     }
 }
 
-/// Gives each chain of a queue to `serve`, which says how many bytes it wrote, and back to the
-/// guest: whether there was one.
+/// Passes each chain of a queue to `serve`, which returns the number of bytes written, and puts it
+/// into the used ring. Returns true if there was one.
 fn each(
     queue: &mut Queue,
     memory: &Memory,

@@ -1,5 +1,5 @@
-//! Sockets between guest and host (5.10): a stream that the guest opens to the host's port P is
-//! joined to the Unix socket `PATH_P`. The host opens none.
+//! vsock, sockets between guest and host (5.10): a stream that the guest opens to the host's port P
+//! is connected to the Unix socket `PATH_P`. The host opens none.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
@@ -19,10 +19,10 @@ use vm_memory::Bytes;
 use super::{Device, each};
 use crate::memory::Memory;
 
-/// Addresses of host and guest.
+/// CIDs of host and guest.
 const HOST: u64 = 2;
 const GUEST: u64 = 3;
-/// A stream, and what is asked of one.
+/// The type of streams, and the operations.
 const STREAM: u16 = 1;
 const REQUEST: u16 = 1;
 const RESPONSE: u16 = 2;
@@ -31,27 +31,27 @@ const SHUTDOWN: u16 = 4;
 const DATA: u16 = 5;
 const CREDIT_UPDATE: u16 = 6;
 const CREDIT_REQUEST: u16 = 7;
-/// A flag of a shutdown: its sender sends no more. `BOTH`: it receives no more either.
+/// Flags of a shutdown: the sender will send no more; `BOTH`: nor receive.
 const SENDS_NO_MORE: u32 = 2;
 const BOTH: u32 = 3;
-/// The bytes that each side may have in flight, and the most in one packet.
+/// The maximum number of bytes in flight in each direction, and in one packet.
 const WINDOW: u32 = 64 << 10;
 const PIECE: usize = 4096;
-/// How long a program of the host may leave data in its full socket before it loses the stream.
+/// How long a program of the host may leave its socket full before it loses the stream.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Data from the host's side of a stream; none means its end.
+/// Data from the host's end of a stream; empty data is its end.
 pub struct Arrival {
-    /// Which stream.
+    /// The id of the stream.
     pub source: u64,
     /// The bytes.
     pub bytes: Vec<u8>,
 }
 
-/// The bytes that may still be sent to the guest.
+/// The credit for data to the guest.
 #[derive(Default)]
 struct Credit {
-    /// Bytes sent; the guest's room and what it took of them; whether the stream is over.
+    /// Bytes sent; the guest's buf_alloc and fwd_cnt; whether the stream has ended.
     state: Mutex<(u32, u32, u32, bool)>,
     changed: Condvar,
 }
@@ -62,7 +62,7 @@ impl Credit {
         self.changed.notify_all();
     }
 
-    /// Waits until something may be sent: how much, or nothing once the stream is over.
+    /// Waits for credit; returns how many bytes may be sent, or `None` once the stream has ended.
     fn wait(&self) -> Option<usize> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let room = |state: &(u32, u32, u32, bool)| {
@@ -80,7 +80,7 @@ impl Credit {
 struct Peer {
     stream: UnixStream,
     credit: Arc<Credit>,
-    /// Bytes that the guest sent.
+    /// The number of bytes received from the guest.
     taken: u32,
 }
 
@@ -98,7 +98,7 @@ struct Reply {
     bytes: Vec<u8>,
 }
 
-/// The device. A stream is known by the host's port, above, and the guest's.
+/// The device. A stream's id is the host's port, in the upper half, and the guest's port.
 pub struct Vsock {
     path: String,
     arrivals: SyncSender<Arrival>,
@@ -107,7 +107,7 @@ pub struct Vsock {
 }
 
 impl Vsock {
-    /// Joins streams to sockets whose names begin with `path`. Their data goes to `arrivals`.
+    /// Connects streams to sockets whose names begin with `path`. Their data goes to `arrivals`.
     pub fn new(path: String, arrivals: SyncSender<Arrival>) -> Self {
         Self {
             path,
@@ -125,7 +125,7 @@ impl Vsock {
         });
     }
 
-    /// Opens the host's end, and begins to read from it.
+    /// Connects to the host's socket, and starts to read from it.
     fn connect(&self, source: u64) -> Result<Peer> {
         let stream = UnixStream::connect(format!("{}_{}", self.path, source >> 32))?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -149,7 +149,7 @@ impl Vsock {
         })
     }
 
-    /// Takes a packet from the guest.
+    /// Handles a packet from the guest.
     fn take<B: vm_memory::bitmap::BitmapSlice>(&mut self, packet: &VsockPacket<B>) -> Result<()> {
         let key = u64::from(packet.dst_port()) << 32 | u64::from(packet.src_port());
         if packet.dst_cid() != HOST || packet.type_() != STREAM {
@@ -214,7 +214,7 @@ impl Device for Vsock {
         VIRTIO_ID_VSOCK
     }
 
-    /// Receive, send, and events, of which there are none.
+    /// Receive, transmit, and events, of which there are none.
     fn queues(&self) -> usize {
         3
     }
