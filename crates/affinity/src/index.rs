@@ -55,7 +55,7 @@ impl Index {
                 .enumerate()
                 .map(|(place, affinity)| (*affinity, place as Vcpu)),
         );
-        sorted.sort_unstable();
+        heapsort::sort(&mut sorted);
         sorted.dedup_by_key(|(affinity, _)| *affinity);
 
         let mut rows: Vec<Row> = Vec::new();

@@ -150,7 +150,7 @@ impl<D: Device> Fs<D> {
             return Err(Error::NoSpace);
         }
         // Linux searches names in this order.
-        list.sort_unstable_by(|one, other| {
+        heapsort::sort_by(&mut list, |one, other| {
             (one.index, one.name.len(), &one.name).cmp(&(
                 other.index,
                 other.name.len(),

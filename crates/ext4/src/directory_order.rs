@@ -41,7 +41,7 @@ impl Batch {
             return Ok(());
         }
         if self.places.len() >= 2 * BATCH {
-            self.places.sort_unstable();
+            heapsort::sort(&mut self.places);
             self.places.truncate(BATCH);
             self.cut = true;
         }
@@ -144,7 +144,7 @@ impl<D: Device> Fs<D> {
         batch: &mut Batch,
         visit: &mut impl FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<bool> {
-        batch.places.sort_unstable();
+        heapsort::sort(&mut batch.places);
         for place in batch.places.drain(..) {
             let content = self.store.get(place.block)?;
             if let Some(entry) = dirent::entry(content, place.at)

@@ -39,7 +39,7 @@ fn collect(block: &[u8], from: usize, geometry: &Geometry, hasher: &Hasher) -> R
             )?;
         }
     }
-    list.sort_unstable_by_key(|entry| entry.hash);
+    heapsort::sort_by_key(&mut list, |entry| entry.hash);
     Ok(list)
 }
 

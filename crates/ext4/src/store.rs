@@ -365,11 +365,11 @@ impl<D: Device> Store<D> {
         let mut revoked = Vec::new();
         revoked.try_reserve_exact(self.revoked.len())?;
         revoked.extend(self.revoked.iter().copied());
-        revoked.sort_unstable();
+        heapsort::sort(&mut revoked);
         let buffers = &self.buffers;
         self.running
             .retain(|block| buffers.get(block).is_some_and(|held| held.running));
-        self.running.sort_unstable();
+        heapsort::sort(&mut self.running);
         self.running.dedup();
         self.running_before = self.running.len();
         let mut blocks = Vec::new();
@@ -415,7 +415,7 @@ impl<D: Device> Store<D> {
         let buffers = &self.buffers;
         self.committed
             .retain(|block| buffers.get(block).is_some_and(|held| held.committed));
-        self.committed.sort_unstable();
+        heapsort::sort(&mut self.committed);
         self.committed.dedup();
         let committed = take(&mut self.committed);
         let size = self.block_size as u64;

@@ -33,7 +33,7 @@ impl Zones {
     /// # Errors
     /// [`Error::Corrupt`] if two contain the same block.
     pub fn finish(&mut self) -> Result<()> {
-        self.ranges.sort_unstable();
+        heapsort::sort(&mut self.ranges);
         let overlap = |pair: &[(u64, u64)]| pair[0].1 > pair[1].0;
         if self.ranges.windows(2).any(overlap) {
             return Err(Error::Corrupt("metadata in the place of other metadata"));

@@ -212,7 +212,7 @@ impl<S: BuildHasher> Routes<S> {
         let mut all: Vec<Route> = Vec::new();
         all.try_reserve_exact(self.count).map_err(|_| NoMemory)?;
         all.extend(self.iter());
-        all.sort_unstable_by_key(|route| (route.to.ip, route.to.bits, route.metric));
+        heapsort::sort_by_key(&mut all, |route| (route.to.ip, route.to.bits, route.metric));
         Ok(all)
     }
 }

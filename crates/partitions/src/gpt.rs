@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::mem::size_of;
 
-use bytemuck::pod_read_unaligned;
+use bytemuck::{bytes_of, pod_read_unaligned};
 use gpt_disk_types::{Crc32, GptHeader, GptPartitionEntry};
 
 use crate::{Disk, MOST, Partition, Read, SECTOR};
@@ -74,9 +74,19 @@ fn is_whole(header: &GptHeader, block: u64) -> bool {
     header.is_signature_valid()
         && header.my_lba.to_u64() == block
         && header.header_size.to_u32() as usize == size_of::<GptHeader>()
-        && header.calculate_header_crc32() == header.header_crc32
+        && checksum(header) == header.header_crc32.0.to_u32()
+}
+
+/// The checksum of a header, which counts as zero in itself.
+fn checksum(header: &GptHeader) -> u32 {
+    crc(bytes_of(&GptHeader {
+        header_crc32: Crc32::default(),
+        ..*header
+    }))
 }
 
 fn crc(bytes: &[u8]) -> u32 {
-    crc::Crc::<u32>::new(&Crc32::ALGORITHM).checksum(bytes)
+    // Its table of a kilobyte would be on the stack.
+    static CRC: crc::Crc<u32> = crc::Crc::<u32>::new(&Crc32::ALGORITHM);
+    CRC.checksum(bytes)
 }

@@ -67,7 +67,7 @@ pub fn partitions<E>(
             found.push(partition);
         }
     }
-    found.sort_by_key(|partition| partition.number);
+    heapsort::sort_by_key(&mut found, |partition| partition.number);
     Ok(found)
 }
 

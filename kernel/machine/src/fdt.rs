@@ -43,7 +43,7 @@ impl<const N: usize> Ranges<N> {
 
     /// Sorts the ranges, and merges adjacent ones.
     pub fn normalise(&mut self) {
-        self.list[..self.len].sort_unstable_by_key(|range| range.start);
+        heapsort::sort_by_key(&mut self.list[..self.len], |range| range.start);
         let mut kept = 0;
         for at in 0..self.len {
             let range = self.list[at].clone();

@@ -93,8 +93,8 @@ impl Routes {
             }
             by_number.push((entry.gsi, route));
         }
-        by_number.sort_unstable_by_key(|(gsi, _)| *gsi);
-        lines.sort_unstable();
+        heapsort::sort_by_key(&mut by_number, |(gsi, _)| *gsi);
+        heapsort::sort(&mut lines);
         if by_number.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             return Err(Errno::EINVAL);
         }

@@ -226,7 +226,7 @@ pub fn set_groups(count: usize, read: impl FnOnce(usize) -> Result<Vec<u32>>) ->
     if groups.contains(&SAME) {
         return Err(Errno::EINVAL);
     }
-    groups.sort_unstable();
+    heapsort::sort(&mut groups);
     let groups = try_arc(groups)?;
     change(|who| {
         who.groups = groups;

@@ -91,7 +91,7 @@ fn look(before: &[(i32, u64)], seconds: usize) -> Vec<(i32, u64)> {
         from = process.pid() + 1;
         sched::cond_resched();
     }
-    asleep.sort_unstable();
+    heapsort::sort(&mut asleep);
     for entry in asleep
         .iter()
         .filter(|entry| before.binary_search(entry).is_ok())

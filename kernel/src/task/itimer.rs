@@ -663,7 +663,7 @@ impl Timers {
             .map_err(|_| Errno::ENOMEM)?;
         ids.extend(posix.timers.keys());
         drop(posix);
-        ids.sort_unstable_by_key(|&id| core::cmp::Reverse(id));
+        heapsort::sort_by_key(&mut ids, |&id| core::cmp::Reverse(id));
         Ok(ids)
     }
 

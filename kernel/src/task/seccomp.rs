@@ -311,7 +311,7 @@ fn addresses(newest: Option<&Arc<Filter>>) -> Result<Vec<*const Filter>> {
     let room = known.try_reserve_exact(chain().count());
     room.map_err(|_| Errno::ENOMEM)?;
     known.extend(chain().map(Arc::as_ptr));
-    known.sort_unstable();
+    heapsort::sort(&mut known);
     Ok(known)
 }
 

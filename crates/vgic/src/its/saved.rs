@@ -46,7 +46,7 @@ impl Its {
             .map_err(|_| Unsaved::NoMemory)?;
         events.extend(injector.index.all());
         let mut steps = Steps::default();
-        events.sort_unstable_by(|one, other| {
+        heapsort::sort_by(&mut events, |one, other| {
             steps.next(machine);
             (one.device, one.event).cmp(&(other.device, other.event))
         });
@@ -157,7 +157,7 @@ impl Its {
             pause(machine)?;
         }
         let mut steps = Steps::default();
-        found.sort_unstable_by(|one, other| {
+        heapsort::sort_by(&mut found, |one, other| {
             steps.next(machine);
             one.number.cmp(&other.number)
         });

@@ -57,9 +57,9 @@ impl List {
         self.spaces
             .retain(|mapper| mapper.space.strong_count() != 0);
         let key = |mapper: &Mapper| (mapper.space.as_ptr(), mapper.number);
-        self.spaces.sort_unstable_by_key(key);
+        heapsort::sort_by_key(&mut self.spaces, key);
         self.spaces.dedup_by(|a, b| a.space.ptr_eq(&b.space));
-        self.spaces.sort_unstable_by_key(|mapper| mapper.number);
+        heapsort::sort_by_key(&mut self.spaces, |mapper| mapper.number);
         self.sweep = (2 * self.spaces.len()).max(SWEEP);
     }
 }

@@ -359,7 +359,7 @@ fn below(top: &Mount) -> Result<Vec<Arc<Mount>>> {
         at += 1;
         cond_resched();
     }
-    found.sort_unstable_by_key(|mount| mount.order.load(Relaxed));
+    heapsort::sort_by_key(&mut found, |mount| mount.order.load(Relaxed));
     Ok(found)
 }
 

@@ -300,7 +300,7 @@ pub fn locked_pages() -> Result<usize> {
     if !enough {
         return Err(Errno::ENOMEM);
     }
-    spaces.sort_unstable_by_key(Arc::as_ptr);
+    heapsort::sort_by_key(&mut spaces, Arc::as_ptr);
     spaces.dedup_by(|one, other| Arc::ptr_eq(one, other));
     let locked = |space: Arc<AddressSpace>| {
         let locked = space.totals().locked / PAGE_SIZE;

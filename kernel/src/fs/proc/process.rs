@@ -485,7 +485,7 @@ impl FileOps for Threads {
             let all = all.chain(first.then_some(process.pid()));
             tids.extend(all.filter(|&tid| tid as u64 + 2 >= position));
         }
-        tids.sort_unstable();
+        heapsort::sort(&mut tids);
         for tid in tids {
             let (name, inode) = (
                 try_format(format_args!("{tid}"))?,

@@ -322,7 +322,7 @@ impl Setup {
             goes_on: false,
         }));
         rows.retain(|row| !row.places.is_empty());
-        rows.sort_unstable_by_key(|row| row.base);
+        heapsort::sort_by_key(&mut rows, |row| row.base);
         for at in 1..rows.len() {
             rows[at - 1].goes_on = rows[at - 1].behind() == Some(rows[at].base);
         }

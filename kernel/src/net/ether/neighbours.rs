@@ -299,7 +299,7 @@ pub fn all() -> Result<Vec<Shown>> {
         .try_reserve_exact(ip::neighbours::MOST)
         .map_err(|_| Errno::ENOMEM)?;
     shown.extend(ALL.lock().iter().take(ip::neighbours::MOST));
-    shown.sort_unstable_by_key(|one| (one.key.interface, one.key.ip));
+    heapsort::sort_by_key(&mut shown, |one| (one.key.interface, one.key.ip));
     Ok(shown)
 }
 

@@ -717,7 +717,7 @@ impl Ports {
                     }
                 }
             }
-            candidates.sort_unstable_by_key(|&(_, number, _)| number);
+            heapsort::sort_by_key(&mut candidates, |&(_, number, _)| number);
             for (holder, number, socket) in candidates.drain(..) {
                 if rest.is_none_or(|rest| number < rest)
                     && let Some(rank) = rank(&socket)

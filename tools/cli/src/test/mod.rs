@@ -2,6 +2,7 @@
 //! QEMU, and this command.
 
 mod bench;
+mod calls;
 mod case;
 mod command;
 mod damage;
@@ -136,8 +137,8 @@ fn project_for(project: &Project, setting: &Setting) -> Project {
     }
 }
 
-/// The tests of the command's ways to boot an architecture.
-fn of_command<'a>(project: &'a Project, options: &'a TestOptions, arch: Arch) -> [Lane<'a>; 3] {
+/// The tests of the command's ways to boot an architecture, and of its kernel's calls.
+fn of_command<'a>(project: &'a Project, options: &'a TestOptions, arch: Arch) -> [Lane<'a>; 4] {
     let name = move |what: &str| format!("{what} {}", arch.debian());
     [
         Box::new(move |report| {
@@ -152,6 +153,9 @@ fn of_command<'a>(project: &'a Project, options: &'a TestOptions, arch: Arch) ->
         }),
         Box::new(move |report| {
             report.group(&name("bench"), |report| bench::test(project, arch, report))
+        }),
+        Box::new(move |report| {
+            report.group(&name("calls"), |report| calls::test(project, arch, report))
         }),
     ]
 }
