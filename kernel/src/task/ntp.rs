@@ -80,10 +80,17 @@ fn arm(ntp: &Ntp, mover: Arc<Mover>) -> Result<Option<Timer>> {
         .transpose()
 }
 
-/// The discipline as it is now.
+/// Adjusts the clock, in case the timer is late; returns the discipline. May sleep.
 pub fn now() -> Ntp {
-    let mut ntp = STATE.lock().ntp;
-    ntp.advance(clock::monotonic_ns());
+    let mut state = STATE.lock();
+    let before = state.ntp.tai();
+    state.ntp.advance(clock::monotonic_ns());
+    state.publish();
+    let ntp = state.ntp;
+    drop(state);
+    if ntp.tai() != before {
+        clock::was_set();
+    }
     ntp
 }
 

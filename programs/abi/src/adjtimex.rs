@@ -34,6 +34,8 @@ fn time(ns: i64) -> timespec {
 
 /// Reads the raw clock and another at as nearly the same time as possible.
 fn both(clock: clockid_t) -> [i64; 2] {
+    // Stile's timer that adjusts the clock may be late, where the host gives its CPU no time.
+    adjust(0, |_| ());
     let mut best = (i64::MAX, [0; 2]);
     for _ in 0..200 {
         let (before, read, after) = (
