@@ -1,4 +1,4 @@
-//! The privilege level of a CPU, and the address that it executes.
+//! The privilege level of a CPU, the address that it executes, its stack and its system call.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -17,6 +17,10 @@ struct Register {
 static STATE: Register = Register::new(&[c"cpsr", c"priv"]);
 /// The program counter.
 static PC: Register = Register::new(&[c"pc"]);
+/// The stack pointer.
+static STACK: Register = Register::new(&[c"sp"]);
+/// The number of the system call, where one is made.
+static CALL: Register = Register::new(&[c"x8", c"a7"]);
 
 impl Register {
     const fn new(names: &'static [&'static CStr]) -> Self {
@@ -57,7 +61,7 @@ pub extern "C" fn started(_id: qemu::Id, _cpu: u32) {
         let registers = qemu::qemu_plugin_get_registers();
         let (data, len) = ((*registers).data, (*registers).len as usize);
         for found in std::slice::from_raw_parts(data, len) {
-            for register in [&STATE, &PC] {
+            for register in [&STATE, &PC, &STACK, &CALL] {
                 if register.names.contains(&CStr::from_ptr(found.name)) {
                     register.handle.store(found.handle, Ordering::Relaxed);
                 }
@@ -78,4 +82,14 @@ pub fn current() -> Option<Level> {
 /// The program counter of the CPU whose thread this is; exact where a block begins.
 pub fn pc() -> Option<u64> {
     PC.read()
+}
+
+/// The stack pointer of the CPU whose thread this is.
+pub fn stack() -> Option<u64> {
+    STACK.read()
+}
+
+/// The number of the system call that the CPU whose thread this is makes.
+pub fn call() -> Option<u64> {
+    CALL.read()
 }

@@ -3,7 +3,7 @@
 //! privilege and by phase.
 //!
 //!     -plugin file=libcounter.so,out=FILE[,instructions=off][,lines=on][,levels=on][,masked=on]
-//!         [,trace=TAG,skip=N,limit=N]
+//!         [,stack=on][,trace=TAG,skip=N,limit=N]
 //!
 //! A phase lasts from one marker to the next. A marker is an instruction without effect that
 //! carries a tag: `movz xzr, #TAG` on arm64, `slti x0, x0, TAG` on RISC-V. It is itself the first
@@ -29,6 +29,9 @@
 //!   For one CPU only.
 //! - `masked=on` counts none of these, but finds the longest stretches for which the kernel takes
 //!   no interrupt, of each program that begins with a marker. For one CPU only.
+//! - `stack=on` counts none of these either, but finds how deep the stacks of Stile's threads
+//!   become in each system call, where a block of instructions begins: the frame of a function that
+//!   executes one block alone is not seen. For one CPU only.
 //!
 //! Everything is written as JSON, one object per line, when QEMU exits normally. The interface is
 //! that of `qemu-plugin.h` of QEMU 10.0, version 4, which Debian does not ship: the part in use is
@@ -48,6 +51,7 @@ mod phases;
 mod plugin;
 #[cfg(not(test))]
 mod qemu;
+mod stack;
 #[cfg(not(test))]
 mod tally;
 mod trace;

@@ -17,6 +17,8 @@ pub struct Options {
     pub levels: bool,
     /// Whether stretches with interrupts masked are noted, and nothing else is done.
     pub masked: bool,
+    /// Whether the depths of stacks are noted, and nothing else is done.
+    pub stack: bool,
 }
 
 /// The instructions to keep.
@@ -48,6 +50,7 @@ impl Options {
             trace: None,
             levels: false,
             masked: false,
+            stack: false,
         };
         let (mut tag, mut skip, mut limit) = (None, 1, 10_000);
         for word in words {
@@ -70,6 +73,7 @@ impl Options {
                 "lines" => options.lines = switch()?,
                 "levels" => options.levels = switch()?,
                 "masked" => options.masked = switch()?,
+                "stack" => options.stack = switch()?,
                 "trace" if value == "any" => tag = Some(None),
                 "trace" => tag = Some(Some(number()?)),
                 "skip" => skip = number()?.into(),
@@ -89,8 +93,7 @@ mod tests {
 
     #[test]
     fn all_options() {
-        let words =
-            "out=/tmp/x,instructions=off,lines=on,trace=7,skip=2,limit=50,levels=on,masked=on";
+        let words = "out=/tmp/x,instructions=off,lines=on,trace=7,skip=2,limit=50,levels=on,masked=on,stack=on";
         let options = Options::parse(words.split(',')).unwrap();
         assert_eq!(
             options,
@@ -105,6 +108,7 @@ mod tests {
                 }),
                 levels: true,
                 masked: true,
+                stack: true,
             }
         );
     }

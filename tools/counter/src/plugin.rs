@@ -7,6 +7,7 @@ use crate::masked::{LONG, Masked};
 use crate::options::Options;
 use crate::phases::Phases;
 use crate::qemu::{self, Counter, Id, Info, Insn, Tb};
+use crate::stack::Stacks;
 use crate::tally::{self, Tally};
 use crate::trace::{Instruction, Trace};
 use std::collections::HashMap;
@@ -31,8 +32,11 @@ struct Plugin {
     lines: Mutex<Lines>,
     trace: Mutex<Trace>,
     masked: Mutex<Masked>,
+    stacks: Mutex<Stacks>,
     /// The kernel's instructions since it last took interrupts, where these are counted.
     stretch: Counter,
+    /// Not zero after the kernel has run, until a program runs, where stacks are noted.
+    in_kernel: Counter,
     /// Instructions as translated, by address, word and ring: the callbacks' data, which lives for
     /// ever.
     instructions: Mutex<HashMap<(u64, u32, Ring), &'static Instruction>>,
@@ -69,7 +73,9 @@ impl Plugin {
             lines: Mutex::default(),
             trace: Mutex::default(),
             masked: Mutex::default(),
+            stacks: Mutex::default(),
             stretch: tally::counter(),
+            in_kernel: tally::counter(),
             instructions: Mutex::default(),
             phase: AtomicU32::new(0),
         }
@@ -116,14 +122,9 @@ impl Plugin {
     /// Registers the actions for each execution of an instruction, at this level. QEMU does them in
     /// this order.
     fn instrument(&'static self, insn: *mut Insn, level: u32) {
-        let mut bytes = [0; 4];
-        // SAFETY: the handle is valid during the translation callback, and the buffer as long as
-        // said.
-        let address = unsafe {
-            qemu::qemu_plugin_insn_data(insn, bytes.as_mut_ptr().cast(), bytes.len());
-            qemu::qemu_plugin_insn_vaddr(insn)
-        };
-        let (word, ring) = (u32::from_le_bytes(bytes), Isa::ring(level));
+        // SAFETY: the handle is valid during the translation callback.
+        let (address, word) = unsafe { (qemu::qemu_plugin_insn_vaddr(insn), word(insn)) };
+        let ring = Isa::ring(level);
         if let Some(tag) = self.isa.marker(word) {
             let data = tag as usize as *mut c_void;
             // SAFETY: as above; the callback takes its data as a number.
@@ -200,9 +201,7 @@ impl Plugin {
             }
             for place in 0..len {
                 let insn = qemu::qemu_plugin_tb_get_insn(tb, place);
-                let mut bytes = [0; 4];
-                qemu::qemu_plugin_insn_data(insn, bytes.as_mut_ptr().cast(), bytes.len());
-                let word = u32::from_le_bytes(bytes);
+                let word = word(insn);
                 let flags = qemu::NO_REGISTERS;
                 if is_kernel && self.isa.opens(word) {
                     let data = qemu::qemu_plugin_insn_vaddr(insn) as *mut c_void;
@@ -214,6 +213,45 @@ impl Plugin {
                 }
             }
         }
+    }
+
+    /// Says that the depth of the stack is to be noted in a block.
+    fn instrument_stack(&'static self, tb: *mut Tb) {
+        let (flags, none) = (qemu::READS_REGISTERS, std::ptr::null_mut());
+        // SAFETY: the handles are valid during the translation callback; places are those there
+        // are.
+        unsafe {
+            let begin = qemu::qemu_plugin_tb_vaddr(tb);
+            match Isa::ring(self.level(begin).0) {
+                Ring::Kernel => {
+                    let data = begin as *mut c_void;
+                    if !self
+                        .isa
+                        .lacks_stack(word(qemu::qemu_plugin_tb_get_insn(tb, 0)))
+                    {
+                        qemu::qemu_plugin_register_vcpu_tb_exec_cb(tb, on_stack, flags, data);
+                    }
+                    return;
+                }
+                Ring::Firmware => return,
+                Ring::User => {}
+            }
+            let (condition, counter) = (qemu::NOT_EQUAL, self.in_kernel);
+            qemu::qemu_plugin_register_vcpu_tb_exec_cond_cb(
+                tb, continued, flags, condition, counter, 0, none,
+            );
+            for place in 0..qemu::qemu_plugin_tb_n_insns(tb) {
+                let insn = qemu::qemu_plugin_tb_get_insn(tb, place);
+                if self.isa.calls(word(insn)) {
+                    qemu::qemu_plugin_register_vcpu_insn_exec_cb(insn, called, flags, none);
+                }
+            }
+        }
+    }
+
+    fn set_in_kernel(&self, on: bool) {
+        // SAFETY: the counter is ours, and CPU 0 is the only one.
+        unsafe { qemu::qemu_plugin_u64_set(self.in_kernel, 0, on.into()) };
     }
 
     /// The record of an instruction, made when it is first seen.
@@ -258,6 +296,9 @@ impl Plugin {
         if self.options.masked {
             return std::fs::write(&self.options.out, lock(&self.masked).to_json());
         }
+        if self.options.stack {
+            return std::fs::write(&self.options.out, lock(&self.stacks).to_json());
+        }
         let mut phases = lock(&self.phases);
         phases.close(self.totals());
         let mut text = phases.to_json(|place| self.name(place));
@@ -267,9 +308,23 @@ impl Plugin {
     }
 }
 
+/// The bytes of an instruction, or its first four.
+///
+/// # Safety
+/// The handle is valid: this is called during the translation callback.
+unsafe fn word(insn: *const Insn) -> u32 {
+    let mut bytes = [0; 4];
+    // SAFETY: guaranteed by the caller; the buffer is as long as said.
+    unsafe { qemu::qemu_plugin_insn_data(insn, bytes.as_mut_ptr().cast(), bytes.len()) };
+    u32::from_le_bytes(bytes)
+}
+
 extern "C" fn translated(_id: Id, tb: *mut Tb) {
     if plugin().options.masked {
         return plugin().instrument_masked(tb);
+    }
+    if plugin().options.stack {
+        return plugin().instrument_stack(tb);
     }
     // SAFETY: the handle is valid during the callback, and the places are those it has.
     unsafe {
@@ -329,6 +384,27 @@ extern "C" fn opened(_cpu: c_uint, address: *mut c_void) {
 /// A program starts.
 extern "C" fn started(_cpu: c_uint, _data: *mut c_void) {
     lock(&plugin().masked).start();
+}
+
+/// A block of the kernel executes.
+extern "C" fn on_stack(_cpu: c_uint, begin: *mut c_void) {
+    if let Some(pointer) = level::stack() {
+        lock(&plugin().stacks).note(begin as u64, pointer);
+        plugin().set_in_kernel(true);
+    }
+}
+
+/// A program continues after the kernel has run.
+extern "C" fn continued(_cpu: c_uint, _data: *mut c_void) {
+    lock(&plugin().stacks).leave();
+    plugin().set_in_kernel(false);
+}
+
+/// A program makes a system call.
+extern "C" fn called(_cpu: c_uint, _data: *mut c_void) {
+    if let Some(number) = level::call() {
+        lock(&plugin().stacks).call(number);
+    }
 }
 
 /// The kernel returns from an exception.
@@ -406,8 +482,8 @@ unsafe fn prepare(
     };
     let isa = Isa::of_target(&target).ok_or(format!("{target}: no such target here"))?;
     let options = Options::parse(words.iter().map(|word| &**word))?;
-    if (options.trace.is_some() || options.masked) && cpus > 1 {
-        return Err("trace and masked need -smp 1".into());
+    if (options.trace.is_some() || options.masked || options.stack) && cpus > 1 {
+        return Err("trace, masked and stack need -smp 1".into());
     }
     Ok(Plugin::new(options, isa, cpus))
 }

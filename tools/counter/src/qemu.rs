@@ -86,6 +86,12 @@ unsafe extern "C" {
         counter: Counter,
         value: u64,
     );
+    pub fn qemu_plugin_register_vcpu_tb_exec_cb(
+        tb: *mut Tb,
+        callback: ExecuteCallback,
+        flags: c_uint,
+        data: *mut c_void,
+    );
     pub fn qemu_plugin_register_vcpu_tb_exec_cond_cb(
         tb: *mut Tb,
         callback: ExecuteCallback,

@@ -26,6 +26,7 @@ pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
     match &options.action {
         Some(Action::Merge { out, json, from }) => return merge(out, from, *json),
         Some(Action::Masked { arch, names }) => return test::masked(project, *arch, names),
+        Some(Action::Stack { arch, names }) => return test::stack(project, *arch, names),
         None => {}
     }
     options

@@ -221,6 +221,14 @@ pub enum Action {
         /// Only the tests whose names contain one of these
         names: Vec<String>,
     },
+    /// Measure how deep the kernel's stacks become in each system call while the test programs run
+    Stack {
+        /// Architecture of the machine
+        #[arg(long, value_enum, default_value = "arm64")]
+        arch: Arch,
+        /// Only the tests whose names contain one of these
+        names: Vec<String>,
+    },
 }
 
 /// Parses `I/N`, both of which start at 1.

@@ -58,14 +58,7 @@ const LONGEST: u64 = 2_000_000;
 /// Runs the cases whose names contain one of `names`, or all without packages if it is empty.
 /// Prints the longest stretches of each, and the longest of all.
 pub fn masked(project: &Project, arch: Arch, names: &[String]) -> Result<u8> {
-    let wanted = |case: &Case| {
-        let named = names.iter().any(|part| case.name.contains(part.as_str()));
-        let any = names.is_empty() && case.minutes.is_none() && !case.long && !case.terminal;
-        (named || any && case.packages.is_empty())
-            && case.only.is_none_or(|only| only == arch)
-            && case.machine.is_none()
-            && !case.hypervisor
-    };
+    let wanted = |case: &Case| is_wanted(case, arch, names);
     let mut longest: Option<(u64, String)> = None;
     measure(project, arch, wanted, |case, of_program| {
         for stretch in &of_program[..of_program.len().min(TOLD)] {
@@ -78,6 +71,17 @@ pub fn masked(project: &Project, arch: Arch, names: &[String]) -> Result<u8> {
         show!("longest but for the start: {masked}, in {case}");
     }
     Ok(0)
+}
+
+/// Whether a case can run under the plugin, and has one of the names, or needs no packages if there
+/// are none.
+pub(super) fn is_wanted(case: &Case, arch: Arch, names: &[String]) -> bool {
+    let named = names.iter().any(|part| case.name.contains(part.as_str()));
+    let any = names.is_empty() && case.minutes.is_none() && !case.long && !case.terminal;
+    (named || any && case.packages.is_empty())
+        && case.only.is_none_or(|only| only == arch)
+        && case.machine.is_none()
+        && !case.hypervisor
 }
 
 /// The stretches of [`LARGE`] that are too long, if there are any.
@@ -100,6 +104,20 @@ fn measure(
     wanted: impl FnMut(&Case) -> bool,
     mut see: impl FnMut(&str, &[StretchText]),
 ) -> Result<()> {
+    run(project, arch, "masked", wanted, |cases, text| {
+        report_stretches(project, arch, cases, text, &mut see)
+    })
+}
+
+/// Runs the cases that are `wanted` under the plugin with the option `measured`, several on a
+/// machine, and calls `see` with those of each machine and what the plugin wrote.
+pub(super) fn run(
+    project: &Project,
+    arch: Arch,
+    measured: &str,
+    wanted: impl FnMut(&Case) -> bool,
+    mut see: impl FnMut(&[&Case], &str) -> Result<()>,
+) -> Result<()> {
     let setting = machines::first(arch).context("there is no such machine")?;
     let cases: Vec<Case> = case::all(project)?.into_iter().filter(wanted).collect();
     let plugin = counted::plugin(project)?;
@@ -109,8 +127,9 @@ fn measure(
     let cases: Vec<&Case> = cases.iter().collect();
     for cases in cases.chunk_by(alike).flat_map(|cases| cases.chunks(EACH)) {
         let folder = Folder::new(project.cache.join("run"))?;
-        let out = folder.file("masked");
-        let plugin = format!("file={},masked=on,out={}", plugin.display(), out.display());
+        let out = folder.file(measured);
+        let (plugin, to) = (plugin.display(), out.display());
+        let plugin = format!("file={plugin},{measured}=on,out={to}");
         let more = ["-plugin".to_owned(), plugin];
         let mut session = boot(project, &Kernel::Stile, &setting, cases, &more)?;
         for case in cases {
@@ -122,7 +141,7 @@ fn measure(
         }
         counted::await_end(&mut session)?;
         let text = fs::read_to_string(&out).unwrap_or_default();
-        report_stretches(project, arch, cases, &text, &mut see)?;
+        see(cases, &text)?;
     }
     Ok(())
 }

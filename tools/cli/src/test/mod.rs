@@ -17,6 +17,7 @@ mod mutation;
 mod networks;
 pub mod programs;
 mod semihosting;
+mod stack;
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -26,6 +27,7 @@ use anyhow::Result;
 
 use self::machines::Setting;
 pub use self::masked::masked;
+pub use self::stack::stack;
 use crate::arch::Arch;
 use crate::kernel_image::Kernel;
 use crate::options::TestOptions;

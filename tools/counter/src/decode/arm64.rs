@@ -19,6 +19,10 @@ pub fn level(level: Level, begin: u64) -> u32 {
     }
 }
 
+/// `sub x0, sp, x0`: where it is entered from itself, Stile's kernel adds x0 to the stack pointer
+/// and takes one from the other, to see without a free register whether the stack has overflowed.
+pub const WITHOUT_STACK: u32 = 0xcb20_63e0;
+
 /// WFI, or a read of ISR_EL1.
 pub fn opens(word: u32) -> bool {
     word == 0xd503_207f || word & 0xffff_ffe0 == 0xd538_c100

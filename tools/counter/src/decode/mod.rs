@@ -80,8 +80,12 @@ pub struct Isa {
     marker: fn(u32) -> Option<u32>,
     /// Whether an instruction is one where interrupts that are pending are taken.
     opens: fn(u32) -> bool,
+    /// Where a block begins so, the stack pointer holds something else.
+    without_stack: Option<u32>,
     /// The name of the pattern that leaves the kernel.
     leaving: &'static str,
+    /// The name of the pattern that enters the kernel.
+    entering: &'static str,
     /// The level, 0 to 3, of code at this address.
     level: fn(Level, u64) -> u32,
 }
@@ -94,14 +98,18 @@ impl Isa {
                 patterns: arm64::PATTERNS,
                 marker: arm64::marker,
                 opens: arm64::opens,
+                without_stack: Some(arm64::WITHOUT_STACK),
                 leaving: "eret",
+                entering: "svc",
                 level: arm64::level,
             }),
             "riscv64" => Some(Self {
                 patterns: riscv::PATTERNS,
                 marker: riscv::marker,
                 opens: riscv::opens,
+                without_stack: None,
                 leaving: "sret",
+                entering: "ecall",
                 level: riscv::level,
             }),
             _ => None,
@@ -118,10 +126,24 @@ impl Isa {
             .map(|(place, _)| place)
     }
 
+    fn is(&self, word: u32, name: &str) -> bool {
+        self.matches(word)
+            .any(|place| self.patterns[place].name == name)
+    }
+
     /// Whether the word returns from an exception.
     pub fn leaves(&self, word: u32) -> bool {
-        self.matches(word)
-            .any(|place| self.patterns[place].name == self.leaving)
+        self.is(word, self.leaving)
+    }
+
+    /// Whether the stack pointer holds nothing of the kind where a block begins with this word.
+    pub fn lacks_stack(&self, word: u32) -> bool {
+        self.without_stack == Some(word)
+    }
+
+    /// Whether the word is a system call, if a program executes it.
+    pub fn calls(&self, word: u32) -> bool {
+        self.is(word, self.entering)
     }
 
     /// Whether the kernel takes interrupts that are pending here: it returns from an exception,
