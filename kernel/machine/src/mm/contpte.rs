@@ -18,7 +18,7 @@ use super::mmu_gather::Gather;
 use super::space::Space;
 use super::space_lock::Slot;
 use super::table::{Entry, Leaf, PageTable, hidden, shown};
-use super::vma::{PageSource, Rights, Source, Vma};
+use super::vma::{Rights, Source, Vma};
 use super::{PAGE_SIZE, PhysAddr};
 use crate::arch::branch::{self, Key};
 use crate::arch::mmu::{self, Memory, Prot, Pte};
@@ -65,79 +65,53 @@ pub(super) fn alone(leaf: Leaf, address: usize) -> Pte {
     run[place].load().alone(place).with_young(young)
 }
 
-/// A page of a file that is about to be mapped.
-pub(super) struct FilePage<'a> {
-    pub(super) vma: &'a Vma,
-    pub(super) mapping: &'a dyn PageSource,
-    /// Its index in the file.
-    pub(super) index: usize,
-    pub(super) address: usize,
-    pub(super) frame: &'a FrameRef,
-}
-
-impl FilePage<'_> {
-    /// The frames of the run around the page, if the file has them, and the VMA maps all of it.
-    fn frames(&self) -> Option<[FrameRef; PAGES]> {
-        let (vma, place) = (self.vma, place(self.address));
-        let first = self.frame.phys().0.checked_sub(place * PAGE_SIZE)?;
-        let start = self.address - place * PAGE_SIZE;
-        let fits = first.is_multiple_of(SIZE) && vma.start <= start && start + SIZE <= vma.end;
-        // What a program is going to copy is not worth it.
-        if !fits || vma.rights.contains(Rights::WRITE) && !vma.is_shared() {
-            return None;
-        }
-        let mut frames = [const { None }; PAGES];
-        self.mapping
-            .present(self.index.checked_sub(place)?, &mut frames);
-        let at = |number: usize| first + number * PAGE_SIZE;
-        let contiguous = |(number, frame): (usize, &Option<FrameRef>)| {
-            frame
-                .as_ref()
-                .is_some_and(|frame| frame.phys().0 == at(number))
-        };
-        frames
-            .iter()
-            .enumerate()
-            .all(contiguous)
-            .then(|| frames.map(|frame| frame.expect("looked at")))
-    }
-
-    /// Maps the run around the page for a read, if there is one, and none of its pages is mapped
-    /// yet. Runs concurrently with other CPUs' faults.
-    #[inline(never)]
-    pub(super) fn fill_run(
-        &self,
-        table: &PageTable,
-        leaf_table: Leaf,
-        own: &Slot,
-    ) -> Option<Owed<FillUser>> {
-        let frames = self.frames()?;
-        let writable = self.vma.is_shared() && self.vma.rights.contains(Rights::WRITE);
-        let prot = prot(self.vma, writable);
-        fill(table, leaf_table.run(self.address), own, frames, prot).then(|| {
-            count(Kind::FaultFileRead);
-            // Of the page that faulted.
-            Owed::new()
-        })
-    }
-}
-
-/// Maps contiguous frames by a run; false if a page of it is mapped already, or another CPU is
-/// about to. Runs concurrently with other CPUs' faults.
+/// Maps, for a read, the run around a page of a file, if that part of the VMA is one in the page
+/// cache, and none of its pages is mapped yet; otherwise returns `around`, the cached pages from the
+/// start of that part on. Runs concurrently with other CPUs' faults.
 #[inline(always)]
-fn fill(
+pub(super) fn fill_file_run(
     table: &PageTable,
     run: &[Entry],
     own: &Slot,
-    frames: [FrameRef; PAGES],
-    prot: Prot,
-) -> bool {
-    // Another CPU must not map a page, or a copy of it, among them.
+    vma: &Vma,
+    around: [Option<FrameRef>; PAGES],
+) -> core::result::Result<Owed<FillUser>, [Option<FrameRef>; PAGES]> {
+    let first = around[0].as_ref().map_or(1, |frame| frame.phys().0);
+    let follows = |(number, frame): (usize, &Option<FrameRef>)| {
+        frame
+            .as_ref()
+            .is_some_and(|frame| frame.phys().0 == first + number * PAGE_SIZE)
+    };
+    // At the ends of a VMA there are fewer.
+    if !first.is_multiple_of(SIZE) || !around.iter().enumerate().all(follows) {
+        return Err(around);
+    }
+    let (writable, shared) = (vma.rights.contains(Rights::WRITE), vma.is_shared());
+    // What a program is going to copy is not worth it.
+    if writable && !shared || !claim(run) {
+        return Err(around);
+    }
+    let frames = around.map(|frame| frame.expect("looked at"));
+    fill(table, run, own, frames, prot(vma, writable));
+    count(Kind::FaultFileRead);
+    // Of the page that faulted.
+    Ok(Owed::new())
+}
+
+/// Claims the entries of a run; false if a page of it is mapped already, or another CPU is about to
+/// map one, or a copy of one, among them.
+fn claim(run: &[Entry]) -> bool {
     let claimed = run.iter().take_while(|entry| entry.claim()).count();
     if claimed < PAGES {
         run[..claimed].iter().for_each(Entry::give_up);
         return false;
     }
+    true
+}
+
+/// Maps contiguous frames by a run, whose entries are claimed.
+#[inline(always)]
+fn fill(table: &PageTable, run: &[Entry], own: &Slot, frames: [FrameRef; PAGES], prot: Prot) {
     table.set_runs();
     // All of them before the first entry: it lets a CPU use the others.
     if prot.execute {
@@ -153,7 +127,6 @@ fn fill(
     own.data.add(PAGES);
     count_mapped(PAGES as u64 - 1);
     count(Kind::MappedRuns);
-    true
 }
 
 /// Whether a run of private memory may be mapped at the start of a range of a VMA all pages of
@@ -193,12 +166,13 @@ impl Space {
         let Some(frames) = zeroed_run() else {
             return false;
         };
-        self.table.set_private_runs();
-        let filled = fill(&self.table, run, own, frames, prot(vma, true));
-        if filled {
-            count(Kind::FaultAnonWrite);
+        if !claim(run) {
+            return false;
         }
-        filled
+        self.table.set_private_runs();
+        fill(&self.table, run, own, frames, prot(vma, true));
+        count(Kind::FaultAnonWrite);
+        true
     }
 
     /// Makes the pages of all runs that overlap `range` pages by themselves, with the space locked

@@ -82,7 +82,7 @@ impl Failure {
 }
 
 /// Pages that a read fault on a file maps around itself, aligned to this number (fault-around).
-const AROUND: usize = 16;
+const AROUND: usize = contpte::PAGES;
 
 static ZERO: AtomicUsize = AtomicUsize::new(0);
 
@@ -319,40 +319,14 @@ impl<const NEW_TABLE: bool, const TAGS: bool> Page<'_, NEW_TABLE, TAGS> {
         } else {
             let writable = shared && self.vma.rights.contains(Rights::WRITE);
             let page = mapping.page(index, write)?;
-            if !TAGS
-                && !write
-                && contpte::is_on()
-                && let Some(filled) = self.fill_run(&**mapping, index, &page)
-            {
-                self.pay_fill(Some(filled));
+            if !write {
+                self.fill_around(&**mapping, index, page);
                 return Ok(());
             }
             self.hold_first(kind, page, writable)
         };
-        if !write {
-            self.fill_around(&**mapping, index);
-        }
         self.pay_fill(filled);
         Ok(())
-    }
-
-    /// Maps the run around the page, if there is one.
-    #[cold]
-    #[inline(never)]
-    fn fill_run(
-        &self,
-        mapping: &dyn PageSource,
-        index: usize,
-        frame: &FrameRef,
-    ) -> Option<Owed<FillUser>> {
-        let page = contpte::FilePage {
-            vma: self.vma,
-            mapping,
-            index,
-            address: self.page,
-            frame,
-        };
-        page.fill_run(self.table, self.leaf, self.own)
     }
 
     fn fill_anonymous(&self, write: bool) -> Result<()> {
@@ -395,21 +369,28 @@ impl<const NEW_TABLE: bool, const TAGS: bool> Page<'_, NEW_TABLE, TAGS> {
         held
     }
 
-    /// Maps the surrounding pages that are in the page cache. Out of line, so that a fault that
-    /// maps one page needs no stack for it.
+    /// Maps a page of a file for a read, and the surrounding ones that are in the page cache. Out of
+    /// line, so that a fault that maps one page needs no stack for it.
     #[inline(never)]
-    fn fill_around(&self, mapping: &dyn PageSource, index: usize) {
+    fn fill_around(&self, mapping: &dyn PageSource, index: usize, page: FrameRef) {
         let window = self.page & !(AROUND * PAGE_SIZE - 1);
         let start = window.max(self.vma.start);
         let end = (window + AROUND * PAGE_SIZE).min(self.vma.end);
         let first = index - (self.page - start) / PAGE_SIZE;
         let mut frames = [const { None }; AROUND];
-        let frames = &mut frames[..(end - start) / PAGE_SIZE];
-        mapping.present(first, frames);
+        mapping.present(first, &mut frames[..(end - start) / PAGE_SIZE]);
+        if !TAGS && contpte::is_on() {
+            let run = self.leaf.run(self.page);
+            match contpte::fill_file_run(self.table, run, self.own, self.vma, frames) {
+                Ok(filled) => return self.pay_fill(Some(filled)),
+                Err(around) => frames = around,
+            }
+        }
         let writable = self.vma.is_shared() && self.vma.rights.contains(Rights::WRITE);
+        let filled = self.hold_first(Kind::FaultFileRead, page, writable);
         let (prot, memory, mut mapped) = (prot(self.vma, writable), memory::<TAGS>(self.vma), 0);
         let first_frame = Pte::leaf(0, prot, memory).with_young(!age::ahead_is_old());
-        for (page, frame) in (start..end).step_by(PAGE_SIZE).zip(frames) {
+        for (page, frame) in (start..end).step_by(PAGE_SIZE).zip(&mut frames) {
             let entry = self.leaf.entry(page);
             if let Some(frame) = frame.take()
                 && entry.load() == Pte::EMPTY
@@ -424,6 +405,7 @@ impl<const NEW_TABLE: bool, const TAGS: bool> Page<'_, NEW_TABLE, TAGS> {
         }
         self.own.data.add(mapped);
         count_mapped(mapped as u64);
+        self.pay_fill(filled);
     }
 
     /// Makes a read-only page writable, copying it first if it is shared.

@@ -313,6 +313,12 @@ selftest! {
         assert_eq!(of(0..16, READ, 1), 0);
         assert_eq!(of(0..16, WRITE, 0), 0);
         assert!(file.is_free());
+        let mut mixed = Arc::into_inner(File::new()).unwrap();
+        mixed.frames.swap(3, 4);
+        let space = SpaceUser::new(user_end()).unwrap();
+        map(&space, &Arc::new(mixed), 0..2 * PAGES, READ, Flags::default());
+        space.fault(page(4), Access::Read).unwrap();
+        assert_eq!((of_runs(&space), space.size().resident), (0, PAGES));
         // Somebody is just mapping a page of it.
         let space = SpaceUser::new(user_end()).unwrap();
         map(&space, &file, 0..2 * PAGES, READ, Flags::default());
