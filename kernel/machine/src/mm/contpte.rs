@@ -66,8 +66,8 @@ pub(super) fn alone(leaf: Leaf, address: usize) -> Pte {
 }
 
 /// Maps, for a read, the run around a page of a file, if that part of the VMA is one in the page
-/// cache, and none of its pages is mapped yet; otherwise returns `around`, the cached pages from the
-/// start of that part on. Runs concurrently with other CPUs' faults.
+/// cache, and none of its pages is mapped yet; otherwise returns `around`, the cached pages of the
+/// part. Runs concurrently with other CPUs' faults.
 #[inline(always)]
 pub(super) fn fill_file_run(
     table: &PageTable,

@@ -369,8 +369,8 @@ impl<const NEW_TABLE: bool, const TAGS: bool> Page<'_, NEW_TABLE, TAGS> {
         held
     }
 
-    /// Maps a page of a file for a read, and the surrounding ones that are in the page cache. Out of
-    /// line, so that a fault that maps one page needs no stack for it.
+    /// Maps a page of a file for a read, and the surrounding ones that are in the page cache. Out
+    /// of line, so that a fault that maps one page needs no stack for it.
     #[inline(never)]
     fn fill_around(&self, mapping: &dyn PageSource, index: usize, page: FrameRef) {
         let window = self.page & !(AROUND * PAGE_SIZE - 1);
