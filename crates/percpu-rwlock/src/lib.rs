@@ -17,7 +17,7 @@ mod cpu_set;
 
 use alloc::boxed::Box;
 
-use atomics::{AtomicBool, AtomicU8, Ordering::*, const_fn, fence, spin_loop};
+use atomics::{AtomicBool, AtomicU8, AtomicUsize, Ordering::*, const_fn, fence, spin_loop};
 use cpu_set::CpuSet;
 
 /// The CPU is not reading.
@@ -60,6 +60,8 @@ impl<T> Slot<T> {
 #[derive(Debug)]
 pub struct Handshake<T, const WORDS: usize> {
     writing: AtomicBool,
+    /// The number of CPUs that wait to read.
+    waiting: AtomicUsize,
     /// The CPUs that have ever read: writers only wait for their slots.
     readers: CpuSet<WORDS>,
     slots: Box<[Slot<T>]>,
@@ -70,6 +72,7 @@ impl<T, const WORDS: usize> Handshake<T, WORDS> {
     pub fn new(slots: Box<[Slot<T>]>) -> Self {
         Handshake {
             writing: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
             readers: CpuSet::new(),
             slots,
         }
@@ -138,14 +141,25 @@ impl<T, const WORDS: usize> Handshake<T, WORDS> {
     #[cold]
     #[inline(never)]
     fn wait(&self, slot: &Slot<T>) {
+        self.waiting.fetch_add(1, Relaxed);
         loop {
             while self.writing.load(Relaxed) {
                 spin_loop();
             }
             if self.enter(slot) {
+                self.waiting.fetch_sub(1, Relaxed);
                 return;
             }
         }
+    }
+
+    /// Called between two writes of a series, so that readers are not kept out until its end: looks
+    /// at most `times` times whether CPUs still wait to read, and returns whether none does.
+    pub fn give_way(&self, times: usize) -> bool {
+        (0..times).any(|_| {
+            spin_loop();
+            self.waiting.load(Relaxed) == 0
+        })
     }
 
     /// Keeps readers out, and waits for the readers on all CPUs. CPU `own` calls this, holding the

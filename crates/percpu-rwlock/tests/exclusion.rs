@@ -133,6 +133,31 @@ fn a_writer_waits_for_the_cpus_that_read() {
     assert_eq!(handshake.slots().len(), 100);
 }
 
+/// A reader that waits is let in between two writes.
+#[cfg(not(loom))]
+#[test]
+fn a_writer_gives_way_to_the_cpus_that_wait() {
+    let handshake = handshake(2);
+    assert!(handshake.give_way(1));
+    handshake.exclude(0);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| handshake.read(1, || ()));
+        while handshake.give_way(1) {
+            std::thread::yield_now();
+        }
+        assert!(
+            !handshake.give_way(1000),
+            "the reader waits until it is let in"
+        );
+        handshake.admit();
+        while !handshake.give_way(1000) {
+            std::thread::yield_now();
+        }
+        assert!(handshake.is_held(), "the reader reads");
+        reader.join().unwrap().release();
+    });
+}
+
 /// A CPU that reads twice would let writers in when it releases its slot for the first time.
 #[cfg(not(loom))]
 #[test]

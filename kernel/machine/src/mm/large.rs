@@ -68,6 +68,7 @@ impl<'a> Parts<'a> {
         }
         drop(space);
         cond_resched();
+        self.space.inner.give_way();
         self.space.lock()
     }
 
@@ -258,6 +259,7 @@ impl AddressSpace {
             at = end;
             if at < range.end {
                 pause()?;
+                self.inner.give_way();
             }
         }
         Ok(())
@@ -314,6 +316,7 @@ impl AddressSpace {
             at = end;
             if at < range.end {
                 cond_resched();
+                self.inner.give_way();
             }
         }
         Ok(())

@@ -15,6 +15,9 @@ use crate::errno::{Errno, Result};
 use crate::sync::lockdep::{Class, Held};
 use crate::sync::{Mutex, MutexGuard};
 
+/// How often a writer looks whether readers still wait, before it writes again.
+const GIVE_WAY: usize = 10_000;
+
 /// The data in a CPU's slot of a lock.
 pub struct Own {
     /// A number that the CPU caches for its next read.
@@ -113,6 +116,12 @@ impl<T: OnUnlock> SpaceLock<T> {
             _writer: guard,
             _held: held,
         }
+    }
+
+    /// Lets CPUs in that wait to read, between two writes of a series. Gives up after a while: a
+    /// CPU of a virtual machine may be stopped.
+    pub fn give_way(&self) {
+        _ = self.handshake.give_way(GIVE_WAY);
     }
 
     /// Called when a reader has to wait for the writer.
