@@ -1,3 +1,4 @@
 #: slow
+#: minutes 6
 #: program abi
 abi leap

@@ -166,8 +166,8 @@ fn notify(child: &Process, parent: &Process) {
     let unwanted = action.handler == signal::SIG_IGN || action.flags & SA_NOCLDWAIT as usize != 0;
     let reap = number == SIGCHLD && unwanted;
     if number != 0 && !(reap && action.handler == signal::SIG_IGN) {
-        // An ordinary signal needs no room.
-        _ = signal::send_info(parent, None, &child_info(child, number));
+        let maker = child.parent_tid.load(Relaxed);
+        signal::send_to_parent(parent, maker, &child_info(child, number));
     }
     child.set_end_notified();
     if reap && child.claim_reaping() {

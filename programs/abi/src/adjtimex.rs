@@ -187,8 +187,8 @@ fn single() {
         println!("nothing is left: {}", single_left());
         settle();
     }
-    adjust(libc::ADJ_OFFSET_SINGLESHOT, |asked| asked.offset = 300);
     let before = both(CLOCK_REALTIME);
+    adjust(libc::ADJ_OFFSET_SINGLESHOT, |asked| asked.offset = 300);
     wait(3 * SECOND);
     let after = both(CLOCK_REALTIME);
     let gain = after[1] - before[1] - (after[0] - before[0]);

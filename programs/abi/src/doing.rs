@@ -55,14 +55,19 @@ unsafe fn begin(work: impl FnOnce()) -> pid_t {
     }
 }
 
-/// Waits until a process is in a state.
+/// Waits until a process or a thread is in a state.
 pub fn await_state(pid: pid_t, state: &str) {
-    let wanted = format!(") {state} ");
-    let is_so =
-        || fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|text| text.contains(&wanted));
-    while !is_so() {
+    while !is_in_state(pid, state) {
         thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Whether a process or a thread is in a state. One that sleeps has also left its CPU: it says that
+/// it sleeps a little earlier, before it waits in a queue.
+pub fn is_in_state(pid: pid_t, state: &str) -> bool {
+    let wanted = format!(") {state} ");
+    let runs = || state == "S" && told(&format!("{pid}/syscall")) == "running";
+    told(&format!("{pid}/stat")).contains(&wanted) && !runs()
 }
 
 unsafe fn end(child: pid_t) {
@@ -80,7 +85,7 @@ fn told(what: &str) -> String {
 }
 
 /// Reads a file of /proc once the thread is in call `number`, or after a minute.
-fn told_in_call(what: &str, number: c_long) -> String {
+pub fn told_in_call(what: &str, number: c_long) -> String {
     let begins = format!("{number} ");
     for _ in 0..60_000 {
         if told(what).starts_with(&begins) {

@@ -10,6 +10,7 @@ use std::{mem, ptr};
 
 use libc::{SCHED_FIFO, SCHED_OTHER, SCHED_RR};
 
+use crate::doing::await_state;
 use crate::{in_child, tell};
 
 const LOCK_PI: i32 = 6;
@@ -101,9 +102,7 @@ unsafe fn waiter<'a, 'b: 'a>(
         thread::sleep(Duration::from_millis(1));
     }
     let thread = number.load(SeqCst);
-    while field(thread, 3) != "S" {
-        thread::sleep(Duration::from_millis(1));
-    }
+    await_state(thread, "S");
     Waiter { thread, join }
 }
 
@@ -217,7 +216,7 @@ unsafe fn given_up() {
             locker(scope, 'a', (SCHED_FIFO, 4), word);
             let in_time = || {
                 let end =
-                    SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(3);
+                    SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(10);
                 let end = libc::timespec {
                     tv_sec: end.as_secs() as i64,
                     tv_nsec: end.subsec_nanos().into(),

@@ -171,7 +171,7 @@ unsafe fn charged() {
 
 /// Prints the quota once `keys` keys are left: they are freed some time after the last unlink.
 fn told_soon(what: &str, user: u32, keys: &str) {
-    for _ in 0..500 {
+    for _ in 0..6000 {
         if quota(user).starts_with(keys) {
             break;
         }

@@ -115,6 +115,7 @@ mod sched;
 mod sealed;
 mod seccomp;
 mod sent_headers;
+mod sigchld;
 mod signals;
 #[cfg(target_arch = "aarch64")]
 mod sigreturn;
@@ -196,6 +197,7 @@ fn main() {
         Some("packet") => packet::run(),
         Some("netlink") => netlink::run(),
         Some("pending") => pending::run(),
+        Some("sigchld") => sigchld::run(),
         Some("pidfd") => pidfd::run(),
         Some("pipes") => pipes::run(),
         Some("pseudo") => pseudo::run(),

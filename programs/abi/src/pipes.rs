@@ -8,6 +8,7 @@ use libc::{
     POLLRDHUP, c_int, c_short, pollfd,
 };
 
+use crate::doing::await_state;
 use crate::{in_child, tell, tell_end};
 
 fn pipe(flags: c_int) -> [c_int; 2] {
@@ -401,9 +402,7 @@ unsafe fn alone() {
             child
         });
         for child in children {
-            while !sleeps(child) {
-                libc::sched_yield();
-            }
+            await_state(child, "S");
         }
         for turn in 1..=WAITERS {
             write(to, 1);

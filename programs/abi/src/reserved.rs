@@ -142,6 +142,11 @@ unsafe fn listens() -> c_long {
 /// A descriptor that a pending call has chosen cannot be replaced, and is not open in a child.
 unsafe fn replaced() {
     unsafe {
+        // fork(3) blocks all signals in its caller for a moment, so SIGCHLD could go to the other
+        // thread, and accept(2) would start again and choose another number.
+        let mut ended: libc::sigset_t = mem::zeroed();
+        libc::sigaddset(&mut ended, libc::SIGCHLD);
+        libc::sigprocmask(libc::SIG_BLOCK, &ended, ptr::null_mut());
         let mut address: libc::sockaddr_un = mem::zeroed();
         address.sun_family = AF_UNIX as u16;
         let listener = libc::socket(AF_UNIX, SOCK_STREAM, 0);

@@ -298,7 +298,7 @@ unsafe fn half_closed() {
             let (own, accepted) = (own_port(file), accept(listener));
             tell("linger", set(file, IPPROTO_TCP, LINGER2, seconds));
             libc::close(file);
-            settle();
+            thread::sleep(Duration::from_millis(100));
             bind_to("at once", own);
             thread::sleep(Duration::from_millis(7500));
             bind_to("later", own);

@@ -419,10 +419,14 @@ fn delays() {
     println!("it ran and waited by turns");
     done.store(true, Relaxed);
     _ = hog.join();
-    let before = grown();
-    thread::sleep(Duration::from_millis(10));
-    let after = grown();
-    println!("sleep is a turn: {}", after[2] > before[2]);
+    let mut after = grown();
+    let slept = (0..20).any(|_| {
+        let before = after;
+        thread::sleep(Duration::from_millis(10));
+        after = grown();
+        after[2] > before[2]
+    });
+    println!("sleep is a turn: {slept}");
     let first = schedstat("/proc/self/schedstat");
     println!("of its process: {}", first[0] >= after[0]);
 }

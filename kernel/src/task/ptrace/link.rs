@@ -231,7 +231,7 @@ fn tell_tracer(thread: &Arc<Thread>, status: u32) {
     if reported {
         unlink(thread);
     } else {
-        notify(tracer.process(), thread, status & 0x7f);
+        notify(&tracer, thread, status & 0x7f);
     }
 }
 
@@ -295,10 +295,10 @@ fn release(thread: &Arc<Thread>) {
 }
 
 /// Notifies a tracer that one of its tracees has something to report.
-pub(super) fn notify(tracer: &Process, thread: &Thread, status: u32) {
+pub(super) fn notify(tracer: &Thread, thread: &Thread, status: u32) {
     let uid = thread.with_credentials(|who| who.uid);
     let times = thread.process().times().in_user_hz();
-    if exit::wants_stops(tracer) {
+    if exit::wants_stops(tracer.process()) {
         let info = Info::child(
             linux_raw_sys::general::SIGCHLD,
             CLD_TRAPPED,
@@ -307,10 +307,9 @@ pub(super) fn notify(tracer: &Process, thread: &Thread, status: u32) {
             status as i32,
             times,
         );
-        // An ordinary signal needs no room.
-        _ = signal::send_info(tracer, None, &info);
+        signal::send_to_parent(tracer.process(), tracer.tid(), &info);
     }
-    tracer.child_event.wake_all();
+    tracer.process().child_event.wake_all();
 }
 
 /// The event, if any, that a tracee of `process` has to report, among those that `selects` matches

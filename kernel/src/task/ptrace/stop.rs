@@ -66,7 +66,7 @@ fn report(report: Report) -> u32 {
         slot.as_ref().is_some_and(|tracee| tracee.stop.is_some())
     };
     sched::prepare(state::TRACED);
-    notify(tracer.process(), &thread, report.code & 0x7f);
+    notify(&tracer, &thread, report.code & 0x7f);
     drop(tracer);
     while is_stopped() && (!thread.must_die() || report.dying) {
         sched::schedule();

@@ -21,7 +21,7 @@ pub use pending::Pending;
 pub use send::{
     Turn, force, force_info, force_sigsegv, is_discarded, may_send, notify, raise,
     report_tag_fault, send, send_cpu_timer, send_group, send_group_where, send_info,
-    send_posix_cpu_timer, send_process, send_thread, send_timer,
+    send_posix_cpu_timer, send_process, send_thread, send_timer, send_to_parent,
 };
 pub use stop::{Report, Stop};
 

@@ -59,9 +59,16 @@ fn is_kept_from_init(process: &Process, thread: Option<&Arc<Thread>>, number: u3
         && (number == SIGKILL || !is_traced(process, thread))
 }
 
-fn is_ignored(process: &Process, thread: Option<&Arc<Thread>>, number: u32) -> bool {
+/// Whether a signal for `thread`, or for all of the process, is dropped. A signal for the process is
+/// not if `judge`, by default the first thread, blocks it.
+fn is_ignored(
+    process: &Process,
+    thread: Option<&Arc<Thread>>,
+    judge: Option<&Arc<Thread>>,
+    number: u32,
+) -> bool {
     let bit = Set::bit(number);
-    let kept = || match thread {
+    let kept = || match thread.or(judge) {
         Some(thread) => thread.keeps(bit),
         None => process
             .threads()
@@ -74,7 +81,7 @@ fn is_ignored(process: &Process, thread: Option<&Arc<Thread>>, number: u32) -> b
 
 /// Whether a signal would have no effect.
 pub fn is_discarded(process: &Process, thread: Option<&Arc<Thread>>, number: u32) -> bool {
-    is_kept_from_init(process, thread, number) || is_ignored(process, thread, number)
+    is_kept_from_init(process, thread, number) || is_ignored(process, thread, None, number)
 }
 
 /// Sends a signal to a process, or to one of its threads.
@@ -115,6 +122,19 @@ pub fn send_cpu_timer(process: &Process, info: &Info, turn: &Turn) -> Result<()>
     post(process, None, info, Sender::CpuTimer(turn))
 }
 
+/// Sends a process the signal about a child or a tracee. `parent` is the number of the thread that
+/// made or traces it: that thread decides whether the signal is ignored, and gets it if it does not
+/// block it (Linux's `do_notify_parent`). If the thread has ended, it is the first one.
+pub fn send_to_parent(process: &Process, parent: i32, info: &Info) {
+    let is_own = |thread: &Arc<Thread>| core::ptr::eq(&**thread.process(), process);
+    let thread = match parent == process.pid() {
+        true => None,
+        false => pid_table::thread(parent).filter(is_own),
+    };
+    // An ordinary signal needs no room.
+    _ = post(process, None, info, Sender::Child(thread.as_ref()));
+}
+
 /// The thread of its process that got the last signal of a CPU-time timer. The next signal goes to
 /// the next thread that is running, so that each thread gets signals as it uses CPU time, as on
 /// Linux, where the tick of each CPU sends them.
@@ -142,6 +162,7 @@ enum Sender<'a> {
     PosixTimer,
     PosixCpuTimer(&'a Turn),
     CpuTimer(&'a Turn),
+    Child(Option<&'a Arc<Thread>>),
     Other,
 }
 
@@ -168,7 +189,11 @@ fn post(
         process.kill(SIGKILL);
         return Ok(());
     }
-    if is_ignored(process, thread, number) {
+    let judge = match sender {
+        Sender::Child(parent) => parent,
+        _ => None,
+    };
+    if is_ignored(process, thread, judge, number) {
         return Ok(());
     }
     let room = match sender {
@@ -193,6 +218,10 @@ fn post(
             let preferred = match sender {
                 Sender::PosixTimer => own_thread(process, bit),
                 Sender::PosixCpuTimer(turn) | Sender::CpuTimer(turn) => turn.next(process, bit),
+                Sender::Child(parent) => {
+                    let accepts = |thread: &&Arc<Thread>| thread.blocked() & bit == 0;
+                    parent.filter(accepts).cloned()
+                }
                 Sender::Other => None,
             };
             match preferred {

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
 use linux_raw_sys::general::{CLD_CONTINUED, CLD_STOPPED, SIGCHLD, SIGCONT};
 
-use super::{Info, LAST, notify, send_info};
+use super::{Info, LAST, notify, send_to_parent};
 use crate::task::sched::{self, state};
 use crate::task::{Process, current, exit, pid_table};
 
@@ -118,10 +118,9 @@ impl Process {
             && exit::wants_stops(parent)
         {
             let uid = self.with_credentials(|who| who.uid);
-            // An ordinary signal needs no room.
-            _ = send_info(
+            send_to_parent(
                 parent,
-                None,
+                self.parent_tid.load(Relaxed),
                 &Info::child(
                     SIGCHLD,
                     code,

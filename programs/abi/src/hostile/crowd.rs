@@ -14,7 +14,7 @@ use crate::{tell, tell_end};
 const GROUPS: i32 = 60;
 const MAKERS: usize = 4;
 /// The time that the members of a killed group may take to end.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 
 const BREAK_TIME: &str = "/proc/sys/fs/lease-break-time";
 

@@ -6,6 +6,7 @@ use std::fs;
 use std::mem;
 use std::os::unix::fs::symlink;
 use std::ptr;
+use std::sync::mpsc::channel;
 use std::thread;
 
 use libc::{AF_UNIX, POLLIN, SOCK_STREAM, c_char, c_int};
@@ -193,13 +194,14 @@ unsafe fn filters() {
                 }
             });
         }
+        let (told, added) = channel();
         let own = thread::spawn(move || {
-            add(0);
+            _ = told.send(add(0));
             loop {
                 thread::park();
             }
         });
-        thread::sleep(std::time::Duration::from_millis(300));
+        _ = added.recv();
         let failed = (0..2000).filter(|_| add(0) != 0);
         tell("not added", failed.count() as i64);
         println!("one has others: {}", add(FOR_ALL) > 0);

@@ -223,7 +223,7 @@ unsafe fn reachable() {
         println!("from what was received: {}", held.len());
         close(&held);
         close(&got);
-        println!("nobody has it: {}", is_hung_up(reader, 5000));
+        println!("nobody has it: {}", is_hung_up(reader, 60_000));
         close(&[reader, d]);
         // An accepted connection holds what was sent before.
         let [listener, client] = waiting(b"\0abi-accepted");

@@ -244,7 +244,7 @@ unsafe fn memory() {
         unsafe { libc::raise(libc::SIGKILL) };
     });
     tell_end("killed", status);
-    let back = (0..200).any(|_| {
+    let back = (0..1200).any(|_| {
         // SAFETY: only waits.
         unsafe { libc::usleep(50_000) };
         free() > before - WITHIN
