@@ -200,6 +200,20 @@ pub struct FdTable(Mutex<Slots>, Fork);
 /// Held while fork copies a large table.
 struct Fork(SleepMutex<()>);
 
+/// The file that a descriptor had before: closed when this is dropped.
+pub struct Replaced<'a> {
+    files: &'a FdTable,
+    file: Option<Arc<File>>,
+}
+
+impl Drop for Replaced<'_> {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            self.files.closed(file);
+        }
+    }
+}
+
 impl FdTable {
     /// A copy for fork.
     pub fn fork(&self) -> Result<FdShare> {
@@ -395,6 +409,15 @@ impl FdTable {
     /// # Errors
     /// EMFILE, ENOMEM; EBUSY: it is reserved.
     pub fn set(&self, fd: usize, file: Arc<File>, close_on_exec: bool) -> Result<()> {
+        self.replace(fd, file, close_on_exec).map(drop)
+    }
+
+    /// Like [`set`](Self::set), but the old file is closed when the result is dropped, which may
+    /// take long.
+    ///
+    /// # Errors
+    /// Those of `set`.
+    pub fn replace(&self, fd: usize, file: Arc<File>, close_on_exec: bool) -> Result<Replaced<'_>> {
         let old = {
             let mut table = self.0.lock();
             table.reach(fd)?;
@@ -409,10 +432,10 @@ impl FdTable {
                 },
             )
         };
-        if let Some(slot) = old {
-            self.closed(&slot.file);
-        }
-        Ok(())
+        Ok(Replaced {
+            files: self,
+            file: old.map(|slot| slot.file),
+        })
     }
 
     /// Closes a descriptor.

@@ -371,7 +371,9 @@ fn set_memory_failure([operation, policy, rest @ ..]: Arguments) -> Result<usize
 
 /// PR_GET_AUXV: copies as much of the auxiliary vector as there is room for; returns its length.
 fn auxiliary(to: usize, room: usize) -> Result<usize> {
-    let place = current().process().image().auxiliary;
+    let space = current().space();
+    let place = space.map(|space| space.program().auxiliary);
+    let place = place.unwrap_or_default();
     let mut vector = Vec::new();
     let reserved = vector.try_reserve_exact(place.len());
     reserved.map_err(|_| Errno::ENOMEM)?;

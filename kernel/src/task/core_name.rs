@@ -93,7 +93,7 @@ pub fn make(signal: u32) -> Result<Vec<u8>> {
 
 /// The path of the program.
 fn program() -> Result<Vec<u8>> {
-    let file = current().process().image().file;
+    let file = current().process().program();
     let root: Path = current().fs().root();
     match file {
         Some(file) => Ok(file.path().text(&root)?.0),

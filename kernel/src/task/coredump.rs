@@ -489,10 +489,10 @@ fn notes(space: &AddressSpace, info: &Info) -> Result<Vec<u8>> {
         process.session(),
     ];
     registers(&mut notes, (info.number(), info.code))?;
-    let image = process.image();
+    let program_ranges = space.program();
     let mut arguments = [0; 80];
-    let len = image.arguments.len().min(arguments.len() - 1);
-    let len = space.read(image.arguments.start, &mut arguments[..len])?;
+    let len = program_ranges.arguments.len().min(arguments.len() - 1);
+    let len = space.read(program_ranges.arguments.start, &mut arguments[..len])?;
     arguments[..len.saturating_sub(1)]
         .iter_mut()
         .filter(|byte| **byte == 0)
@@ -509,10 +509,10 @@ fn notes(space: &AddressSpace, info: &Info) -> Result<Vec<u8>> {
     note(&mut notes, NT_PRPSINFO, &[program.as_bytes()])?;
     note(&mut notes, NT_SIGINFO, &[info.as_bytes()])?;
     let mut auxiliary = Vec::new();
-    let wanted = auxiliary.try_reserve_exact(image.auxiliary.len());
+    let wanted = auxiliary.try_reserve_exact(program_ranges.auxiliary.len());
     wanted.map_err(|_| Errno::ENOMEM)?;
-    auxiliary.resize(image.auxiliary.len(), 0);
-    space.read(image.auxiliary.start, &mut auxiliary)?;
+    auxiliary.resize(program_ranges.auxiliary.len(), 0);
+    space.read(program_ranges.auxiliary.start, &mut auxiliary)?;
     note(&mut notes, NT_AUXV, &[&auxiliary])?;
     Ok(notes)
 }

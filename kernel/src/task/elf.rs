@@ -206,7 +206,7 @@ impl Program {
         })
     }
 
-    /// The addresses of the code and of the data, as in [`process::Image`](super::process::Image),
+    /// The addresses of the code and of the data, as in [`mm::ProgramRanges`](crate::mm::ProgramRanges),
     /// before the load bias is added.
     pub fn parts(&self) -> [Range<usize>; 2] {
         let (mut code, mut data) = ((usize::MAX, 0), 0..0);

@@ -414,7 +414,7 @@ fn new_process(
         actions,
         limits: &old.limits,
         credentials,
-        image: old.image(),
+        program: old.program(),
         exit_signal: if request.has(CLONE_PARENT) {
             old.exit_signal.load(Relaxed)
         } else {

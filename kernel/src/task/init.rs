@@ -9,7 +9,7 @@ use super::exec::{self, Request};
 use super::initial_stack::Strings;
 use super::limits::Limits;
 use super::oom_adjust::OomAdjust;
-use super::process::{self, Image, Process};
+use super::process::{self, Process};
 use super::signal::{Actions, Altstack};
 use super::thread::{self, Resources, Thread};
 #[cfg(feature = "selftest")]
@@ -42,7 +42,7 @@ fn new_process(pid: i32) -> Result<Process> {
         actions: Actions::new()?,
         limits: &Limits::initial(),
         credentials: try_arc(Credentials::root()?)?,
-        image: Image::default(),
+        program: None,
         exit_signal: 0,
         parent_exec_id: 0,
         borrows_memory: false,

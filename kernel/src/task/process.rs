@@ -4,7 +4,6 @@ extern crate alloc;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
 use super::count_groups::Group;
@@ -20,7 +19,7 @@ use super::signal::{self, Actions, Pending, Stop};
 use super::signal_groups::Several;
 use super::thread::Thread;
 use super::wait_queue::WaitQueue;
-use super::{clock, coredump, tick};
+use super::{clock, coredump, current, tick};
 use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::fs::File;
@@ -91,26 +90,6 @@ impl SharedSignals {
     }
 }
 
-/// The program that a process runs.
-#[derive(Clone, Default)]
-pub struct Image {
-    /// Its file.
-    pub file: Option<Arc<File>>,
-    /// The addresses of its arguments.
-    pub arguments: Range<usize>,
-    /// The addresses of its environment.
-    pub environment: Range<usize>,
-    /// The addresses of its auxiliary vector.
-    pub auxiliary: Range<usize>,
-    /// The address of its stack's first argument.
-    pub stack: usize,
-    /// The addresses of its code: from the first executable byte to the last that comes from the
-    /// file.
-    pub code: Range<usize>,
-    /// From the start of its last segment to the end of the part that comes from the file.
-    pub data: Range<usize>,
-}
-
 /// Flags of a process that prctl(2) sets, and that its children and programs inherit.
 pub struct Mode;
 
@@ -177,7 +156,8 @@ pub struct Process {
     counted: AtomicBool,
     /// Whether it is counted by `sched::admit` in place of its first thread, which has ended.
     admitted: AtomicBool,
-    image: Mutex<Image>,
+    /// The file of the program that it runs.
+    program: Mutex<Option<Arc<File>>>,
     /// The status that wait(2) reports, with EXITING.
     exit: AtomicU32,
     /// Whether it has left its group: its parent no longer guards the group (`job`).
@@ -242,8 +222,8 @@ pub struct Parts<'a> {
     pub limits: &'a Limits,
     /// The credentials of its first thread.
     pub credentials: Arc<Credentials>,
-    /// The program that it runs.
-    pub image: Image,
+    /// The file of the program that it runs.
+    pub program: Option<Arc<File>>,
     /// Signal for its parent at its end.
     pub exit_signal: u32,
     /// The number of programs that its parent has executed.
@@ -291,7 +271,7 @@ impl Process {
             credentials: Mutex::new(parts.credentials),
             counted: AtomicBool::new(true),
             admitted: AtomicBool::new(false),
-            image: Mutex::new(parts.image),
+            program: Mutex::new(parts.program),
             exit: AtomicU32::new(0),
             left_group: AtomicBool::new(false),
             zombie: AtomicBool::new(false),
@@ -390,14 +370,14 @@ impl Process {
         old.user.remove_task();
     }
 
-    /// The program that it runs.
-    pub fn image(&self) -> Image {
-        self.image.lock().clone()
+    /// The file of the program that it runs.
+    pub fn program(&self) -> Option<Arc<File>> {
+        self.program.lock().clone()
     }
 
     /// Sets the program after exec.
-    pub(super) fn set_image(&self, image: Image) {
-        let old = core::mem::replace(&mut *self.image.lock(), image);
+    pub(super) fn set_program(&self, file: Arc<File>) {
+        let old = self.program.lock().replace(file);
         self.executed.store(true, Relaxed);
         self.barriers.store(0, Relaxed);
         drop(old);
@@ -405,7 +385,7 @@ impl Process {
 
     /// Releases the program at the end of the process, so that its file may be written again.
     pub(super) fn leave_program(&self) {
-        let file = self.image.lock().file.take();
+        let file = self.program.lock().take();
         drop(file);
     }
 
@@ -546,11 +526,12 @@ impl Process {
     /// Adds a thread.
     ///
     /// # Errors
-    /// ENOMEM; EINTR: the process is ending.
+    /// ENOMEM; ERESTARTNOINTR: the current thread, which makes it, must die. A thread that ends all
+    /// others (exec, a core file) marks them with the lock of the threads held.
     pub(super) fn add_thread(&self, thread: Arc<Thread>) -> Result<()> {
         let mut threads = self.threads();
         threads.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        if self.is_exiting() {
+        if self.is_exiting() || current().must_die() {
             return Err(Errno::ERESTARTNOINTR);
         }
         threads.push(thread);

@@ -27,14 +27,15 @@ pub fn check(process: &Process, thread: Option<&Thread>, by: By) -> Result<()> {
     let own = current().credentials();
     // Read before the memory: a process that changes its credentials hides the memory first.
     let target = thread.map_or_else(|| process.credentials(), |thread| thread.credentials());
-    let space = thread.and_then(|thread| thread.space());
+    // A thread that ends gives its memory up before its files.
+    let shown =
+        thread.is_none_or(|thread| thread.space().is_some_and(|space| space.dumpable() == 1));
     let (user, group, capabilities) = match by {
         By::File => (own.fsuid, own.fsgid, own.effective),
         By::Real => (own.uid, own.gid, own.permitted),
     };
     let same = [target.uid, target.euid, target.suid] == [user; 3]
         && [target.gid, target.egid, target.sgid] == [group; 3];
-    let shown = space.is_none_or(|space| space.dumpable() == 1);
     let covers = target.permitted & !capabilities == 0;
     if own.can(CAP_SYS_PTRACE) || same && shown && covers {
         Ok(())

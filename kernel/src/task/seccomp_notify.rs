@@ -16,6 +16,7 @@ use super::sched::cond_resched;
 use super::wait_queue::{WaitError, WaitQueue};
 use crate::arch::Call;
 use crate::errno::{Errno, Result};
+use crate::fs::fdtable::{FdTable, Replaced};
 use crate::fs::file::FileOps;
 use crate::fs::poll::{Events, PollTable, WaitSource};
 use crate::fs::{File, OpenFlags, anonymous};
@@ -138,19 +139,19 @@ impl Gift {
         self.request.flags & ADD_AND_SEND != 0
     }
 
-    /// Installs the file in the current process.
-    fn enter(&self) -> Result<i32> {
+    /// Installs the file in the table of the current process; returns its descriptor there and what
+    /// it replaces.
+    fn enter<'a>(&self, files: &'a FdTable) -> Result<(i32, Option<Replaced<'a>>)> {
         let (request, file) = (&self.request, self.file.clone());
-        let files = current().files();
         let limit = current().open_files_limit();
         let closes = request.file_flags & CLOSE_ON_EXEC != 0;
         if request.flags & ADD_AT == 0 {
-            files.add_from(0, limit, file, closes)
+            Ok((files.add_from(0, limit, file, closes)?, None))
         } else if request.to as usize >= limit {
             Err(Errno::EBADF)
         } else {
-            files.set(request.to as usize, file, closes)?;
-            Ok(request.to as i32)
+            let replaced = files.replace(request.to as usize, file, closes)?;
+            Ok((request.to as i32, Some(replaced)))
         }
     }
 
@@ -282,7 +283,11 @@ impl Listener {
 
     /// Installs a gift that can no longer be withdrawn.
     fn take(&self, id: u64, gift: &Gift) {
-        let result = gift.enter();
+        let files = current().files();
+        let (result, replaced) = match gift.enter(&files) {
+            Ok((fd, replaced)) => (Ok(fd), replaced),
+            Err(error) => (Err(error), None),
+        };
         if gift.is_reply() {
             // The current thread's question exists until it is removed.
             _ = self.change(id, |question| {
@@ -300,6 +305,8 @@ impl Listener {
         }
         gift.complete(result);
         self.changed.notify();
+        // A socket may linger here, for which the supervisor does not wait.
+        drop(replaced);
     }
 
     /// Removes a question; returns its answer. Gifts that were not installed are dropped.
@@ -409,7 +416,8 @@ impl Listener {
             return Err(Errno::ERESTARTSYS);
         }
         // The asking thread is installing it, and does not wait for anything.
-        gift.giver.wait(is_settled);
+        let waited = gift.giver.wait_killable(is_settled);
+        waited.map_err(|_| Errno::EINTR)?;
         let result = gift.result().unwrap_or(Err(Errno::ESRCH));
         result.map(|fd| fd as usize)
     }

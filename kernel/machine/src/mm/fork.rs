@@ -30,6 +30,7 @@ impl AddressSpace {
         let child = SpaceUser::new(self.end())?;
         child.set_vdso(self.vdso());
         child.set_dumpable(self.dumpable());
+        child.set_program(self.program());
         let mut parts = self.parts_of_fork(alone);
         let mut parent = self.lock_to_change()?;
         let many = parent.vmas.count() > VMAS;

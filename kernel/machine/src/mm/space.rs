@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicUsize, Ordering
 
 use super::asid::Context;
 use super::heap::try_arc_cyclic;
+use super::program_ranges::ProgramRanges;
 use super::space_lock::{OnUnlock, ReadGuard, SpaceLock, WriteGuard};
 use super::table::PageTable;
 use super::totals::Totals;
@@ -16,7 +17,7 @@ use super::vma::{Flags, Vma};
 use super::vmas::Vmas;
 use super::{PhysAddr, aslr};
 use crate::errno::Result;
-use crate::sync::might_sleep;
+use crate::sync::{Mutex, might_sleep};
 use crate::upcall::cond_resched;
 
 /// The address space of one program, shared by its threads.
@@ -34,6 +35,7 @@ pub struct AddressSpace {
     pub(super) aio: AtomicBool,
     /// Whether others of the same user may inspect it (PR_SET_DUMPABLE).
     dumpable: AtomicU32,
+    pub(super) program: Mutex<ProgramRanges>,
     pub(super) inner: SpaceLock<Space>,
 }
 
@@ -281,6 +283,7 @@ impl SpaceUser {
             locks_new: AtomicU16::new(0),
             aio: AtomicBool::new(false),
             dumpable: AtomicU32::new(0),
+            program: Mutex::new(ProgramRanges::default()),
             inner,
         });
         space.map(SpaceUser)

@@ -6,9 +6,8 @@ use super::super::seq_records::Records;
 use super::subject::Subject;
 use crate::errno::{Errno, Result};
 use crate::mm::vma::{Flags, Rights, Source, Vma};
-use crate::mm::{AddressSpace, PAGE_SIZE, Usage, page_up};
+use crate::mm::{AddressSpace, PAGE_SIZE, ProgramRanges, Usage, page_up};
 use crate::put;
-use crate::task::process::Image;
 use crate::task::sched::cond_resched_killable;
 use crate::task::{Process, Thread, pid_table};
 use alloc::sync::{Arc, Weak};
@@ -20,13 +19,16 @@ fn copy(space: &AddressSpace, range: Range<usize>, text: &mut Text) -> Result<()
     let mut at = range.start;
     let mut bytes = [0; 256];
     while at < range.end {
-        let len = bytes.len().min(range.end - at);
+        let len = (bytes.len() - at % bytes.len()).min(range.end - at);
         let count = space.read(at, &mut bytes[..len])?;
         text.push(&bytes[..count]);
         if count < len {
             break;
         }
         at += count;
+        if at.is_multiple_of(PAGE_SIZE) {
+            cond_resched_killable()?;
+        }
     }
     Ok(())
 }
@@ -34,7 +36,7 @@ fn copy(space: &AddressSpace, range: Range<usize>, text: &mut Text) -> Result<()
 /// cmdline
 pub fn arguments(subject: &Subject, text: &mut Text) -> Result<()> {
     if let Some(space) = subject.space() {
-        copy(&space, subject.process.image().arguments, text)?;
+        copy(&space, space.program().arguments, text)?;
     }
     Ok(())
 }
@@ -42,26 +44,20 @@ pub fn arguments(subject: &Subject, text: &mut Text) -> Result<()> {
 /// An open file about the memory that a process had at the time of open.
 pub struct Opened {
     space: Weak<AddressSpace>,
-    /// The addresses of the environment and of the auxiliary vector.
-    environment: Range<usize>,
-    auxiliary: Range<usize>,
     show: ShowSpace,
     /// The result of a read once the memory is gone.
     gone: Result<()>,
 }
 
 /// Writes the text of such a file.
-pub type ShowSpace = fn(&Opened, &AddressSpace, &mut Text) -> Result<()>;
+pub type ShowSpace = fn(&AddressSpace, &mut Text) -> Result<()>;
 
 impl Opened {
-    /// A file with the text that `show` writes about `space`, the memory of `subject`. Once that
+    /// A file with the text that `show` writes about `space`, a process's memory. Once that
     /// memory is gone, a read fails if `ends` is set, and returns nothing otherwise.
-    pub fn new(subject: &Subject, space: Weak<AddressSpace>, show: ShowSpace, ends: bool) -> Self {
-        let image = subject.process.image();
+    pub fn new(space: Weak<AddressSpace>, show: ShowSpace, ends: bool) -> Self {
         Opened {
             space,
-            environment: image.environment,
-            auxiliary: image.auxiliary,
             show,
             gone: if ends { Err(Errno::ESRCH) } else { Ok(()) },
         }
@@ -71,25 +67,25 @@ impl Opened {
 impl Content for Opened {
     fn write(&self, text: &mut Text) -> Result<()> {
         match self.space.upgrade() {
-            Some(space) => (self.show)(self, &space, text),
+            Some(space) => (self.show)(&space, text),
             None => self.gone,
         }
     }
 }
 
 /// environ
-pub fn environment(opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
-    copy(space, opened.environment.clone(), text)
+pub fn environment(space: &AddressSpace, text: &mut Text) -> Result<()> {
+    copy(space, space.program().environment, text)
 }
 
 /// auxv
-pub fn auxiliary(opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
-    copy(space, opened.auxiliary.clone(), text)
+pub fn auxiliary(space: &AddressSpace, text: &mut Text) -> Result<()> {
+    copy(space, space.program().auxiliary, text)
 }
 
 /// The number of pages with the program's own code.
-fn code_pages(image: &Image) -> usize {
-    let code = page_up(image.code.end).saturating_sub(image.code.start / PAGE_SIZE * PAGE_SIZE);
+fn code_pages(program: &ProgramRanges) -> usize {
+    let code = page_up(program.code.end).saturating_sub(program.code.start / PAGE_SIZE * PAGE_SIZE);
     code / PAGE_SIZE
 }
 
@@ -101,7 +97,7 @@ pub fn statm(subject: &Subject, text: &mut Text) -> Result<()> {
     };
     let (size, totals) = (space.size(), space.totals());
     let data = (totals.data() + totals.stack()) / PAGE_SIZE;
-    let code = code_pages(&subject.process.image());
+    let code = code_pages(&space.program());
     let (pages, resident) = (size.vmas, size.resident);
     let shared = space.file_pages().min(resident);
     put!(text, "{pages} {resident} {shared} {code} 0 {data} 0\n");
@@ -109,11 +105,12 @@ pub fn statm(subject: &Subject, text: &mut Text) -> Result<()> {
 }
 
 /// The lines of `status` on memory.
-pub fn status(space: &AddressSpace, image: &Image, text: &mut Text) {
+pub fn status(space: &AddressSpace, text: &mut Text) {
     const KIB: usize = PAGE_SIZE / 1024;
     let (size, totals) = (space.size(), space.totals());
     // Files are kept in memory here.
-    let (code, shared) = (code_pages(image), space.file_pages().min(size.resident));
+    let shared = space.file_pages().min(size.resident);
+    let code = code_pages(&space.program());
     for (name, value) in [
         ("VmPeak", totals.most() / PAGE_SIZE),
         ("VmSize", size.vmas),
@@ -347,7 +344,7 @@ pub fn smaps(space: &AddressSpace, vma: &Vma, text: &mut Text) {
 }
 
 /// smaps_rollup
-pub fn rollup(_opened: &Opened, space: &AddressSpace, text: &mut Text) -> Result<()> {
+pub fn rollup(space: &AddressSpace, text: &mut Text) -> Result<()> {
     let Some(first) = space.vmas().next() else {
         return Ok(());
     };

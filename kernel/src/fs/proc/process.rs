@@ -91,13 +91,8 @@ const MEMBERS: &[(&str, Member)] = &[
     (
         "exe",
         Link_(|subject| {
-            Ok(subject
-                .process
-                .image()
-                .file
-                .ok_or(Errno::ENOENT)?
-                .path()
-                .clone())
+            let program = subject.process.program().ok_or(Errno::ENOENT)?;
+            Ok(program.path().clone())
         }),
     ),
     ("fd", Member::Descriptors),
@@ -399,7 +394,7 @@ impl Inode for Leaf {
                     return Err(Errno::ESRCH);
                 }
                 let space = space.unwrap_or_default();
-                seq_file::open(memory::Opened::new(&subject, space, show, all))
+                seq_file::open(memory::Opened::new(space, show, all))
             }
             Areas(show) => {
                 let space = subject.open_memory()?.unwrap_or_default();

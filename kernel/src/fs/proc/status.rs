@@ -6,9 +6,8 @@ use super::memory;
 use super::subject::{Subject, trim};
 use crate::arch::time::ticks_to_ns;
 use crate::errno::Result;
-use crate::mm::{PAGE_SIZE, Size};
+use crate::mm::{PAGE_SIZE, ProgramRanges, Size};
 use crate::put;
-use crate::task::process::Image;
 use crate::task::rusage::{Usage, user_hz};
 use crate::task::sched::cond_resched;
 use crate::task::speculation;
@@ -61,20 +60,20 @@ pub fn stat(subject: &Subject, text: &mut Text) -> Result<()> {
     // Addresses are shown to callers that may inspect the process.
     let space = subject.space();
     let permitted = subject.may_look();
-    let image = match (&space, permitted) {
-        (Some(_), true) => process.image(),
-        (Some(_), false) => Image {
+    let program = match (&space, permitted) {
+        (Some(space), true) => space.program(),
+        (Some(_), false) => ProgramRanges {
             code: 1..1,
-            ..Image::default()
+            ..ProgramRanges::default()
         },
-        (None, _) => Image::default(),
+        (None, _) => ProgramRanges::default(),
     };
     put!(
         text,
         " {} {} {} 0 0",
-        image.code.start,
-        image.code.end,
-        image.stack
+        program.code.start,
+        program.code.end,
+        program.stack
     );
     let [pending, blocked, ignored, caught] = subject.signals();
     let waits = permitted && subject.state().0 != 'R';
@@ -94,10 +93,10 @@ pub fn stat(subject: &Subject, text: &mut Text) -> Result<()> {
     put!(
         text,
         " {cpu} {priority} {policy} 0 0 0 {} {} {heap}",
-        image.data.start,
-        image.data.end
+        program.data.start,
+        program.data.end
     );
-    let (arguments, environment) = (image.arguments, image.environment);
+    let (arguments, environment) = (program.arguments, program.environment);
     put!(
         text,
         " {} {} {} {}",
@@ -161,7 +160,7 @@ pub fn status(subject: &Subject, text: &mut Text) -> Result<()> {
     }
     put!(text, "\n");
     if let Some(space) = subject.space() {
-        memory::status(&space, &process.image(), text);
+        memory::status(&space, text);
     }
     let [pending, blocked, ignored, caught] = subject.signals();
     let shared = process.signals.pending.lock().set();

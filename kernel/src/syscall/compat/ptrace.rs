@@ -84,18 +84,19 @@ fn copy_in(tid: i32, kind: u32, from: usize) -> Result<()> {
 }
 
 fn peek_user(tid: i32, offset: usize) -> Result<u32> {
-    let (set, image) = ptrace::with_stopped(tid, |thread, _| {
+    let (set, program) = ptrace::with_stopped(tid, |thread, _| {
         let set = regset::get(&thread.arch, true, GENERAL)?;
-        Ok((set, thread.process().image()))
+        let space = thread.space();
+        Ok((set, space.map(|space| space.program()).unwrap_or_default()))
     })?;
     if !offset.is_multiple_of(4) {
         return Err(Errno::EIO);
     }
     match set.get(offset..offset + 4) {
         Some(word) => Ok(u32::from_ne_bytes(word.try_into().unwrap_or_default())),
-        None if offset == CODE => Ok(image.code.start as u32),
-        None if offset == DATA => Ok(image.data.start as u32),
-        None if offset == CODE_END => Ok(image.code.end as u32),
+        None if offset == CODE => Ok(program.code.start as u32),
+        None if offset == DATA => Ok(program.data.start as u32),
+        None if offset == CODE_END => Ok(program.code.end as u32),
         None if offset < USER => Ok(0),
         None => Err(Errno::EIO),
     }

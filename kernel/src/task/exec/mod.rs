@@ -21,7 +21,6 @@ use super::elf::{Mapped, Program, header_size};
 use super::initial_stack::{self, Extra, Layout, Strings};
 use super::limits::INFINITY;
 use super::personality::{self, ADDR_COMPAT_LAYOUT, ADDR_NO_RANDOMIZE, MMAP_PAGE_ZERO};
-use super::process::Image;
 use super::rusage::USER_HZ;
 use super::{Thread, current, exit, futex, oom, pid_table, ptrace, rseq, signal, speculation};
 use crate::arch::{self, Abi, Frame};
@@ -29,7 +28,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::{self, File};
 use crate::mm::heap::try_vec;
 use crate::mm::vma::Rights;
-use crate::mm::{MapRequest, PAGE_SIZE, Place, Removed, SpaceUser, aslr};
+use crate::mm::{MapRequest, PAGE_SIZE, Place, ProgramRanges, Removed, SpaceUser, aslr};
 use crate::random;
 
 /// The bytes of a script's first line that are used (Linux's BINPRM_BUF_SIZE).
@@ -265,15 +264,31 @@ fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
     oom::insist(|| thread.unshare_files())?;
     exit::leave_memory(thread);
     futex::release_locks();
-    let update = process.update_program()?;
-    // Closed while others can only inspect the old program.
+    // Closed while others can only inspect the old program, and before they have to wait: a socket
+    // may linger.
     thread.files().exec();
+    let update = process.update_program()?;
     if thread.tid() != process.pid() {
         pid_table::take_over(thread, process.pid());
         ptrace::leader_replaced();
     }
     process.change_program();
     process.set_modes(u32::MAX, process.inherited_modes());
+    let Layout {
+        sp,
+        arguments,
+        environment,
+        auxiliary,
+    } = ready.layout;
+    let [code, data] = ready.parts;
+    ready.space.set_program(ProgramRanges {
+        arguments,
+        environment,
+        auxiliary,
+        stack: sp,
+        code,
+        data,
+    });
     let old = change_identity(ready.identity, ready.space);
     if personality::has(MMAP_PAGE_ZERO) {
         map_page_zero();
@@ -287,22 +302,7 @@ fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
     }
     let own = &thread.signals.own;
     own.with(|own| own.altstack = own.altstack.emptied());
-    let Layout {
-        sp,
-        arguments,
-        environment,
-        auxiliary,
-    } = ready.layout;
-    let [code, data] = ready.parts;
-    process.set_image(Image {
-        file: Some(ready.file),
-        arguments,
-        environment,
-        auxiliary,
-        stack: sp,
-        code,
-        data,
-    });
+    process.set_program(ready.file);
     drop(update);
     if let Some(old) = old {
         process.leave_memory(old.size().peak);

@@ -9,6 +9,7 @@ mod commit;
 mod crowd;
 mod datagrams;
 mod deep;
+mod executes;
 mod exhausted;
 mod fork;
 mod hang;
@@ -49,6 +50,7 @@ const PARTS: &[(&str, fn())] = &[
     ("crowd", crowd::run),
     ("datagrams", datagrams::run),
     ("deep", deep::run),
+    ("executes", executes::run),
     ("exhausted", exhausted::run),
     ("fork", fork::run),
     ("hang", hang::run),

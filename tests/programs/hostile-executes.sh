@@ -1,0 +1,4 @@
+#: slow
+#: program abi
+ip link set lo up
+abi hostile executes
