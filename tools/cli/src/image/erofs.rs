@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use rustix::fs::statvfs;
 use tar::{Builder, EntryType, Header};
 
 use super::archive::Kind;
@@ -19,12 +20,15 @@ use super::tree::{Place, Tree};
 const HEADER_NAME: usize = 100;
 /// Larger numbers of users and groups are extensions.
 const HEADER_ID: u64 = 0o777_7777;
+/// What a file takes besides its content, about.
+const NODE: u64 = 100;
 /// The identifier of all images, so that they are the same whenever they are made.
 const UUID: &str = "5f1ee5e0-0000-4000-8000-000000000000";
 
 /// Writes the file system to a file by the program that `command` starts. The content of files is
 /// in the tar archives of their layers.
 pub fn make(mut command: Command, tree: &Tree, archives: &[PathBuf], to: &Path) -> Result<()> {
+    check_space(tree, to)?;
     command
         .args([
             "--tar=f",
@@ -54,6 +58,28 @@ pub fn make(mut command: Command, tree: &Tree, archives: &[PathBuf], to: &Path) 
     written?;
     // Else a file system that is complete by its name may be empty after a power cut.
     Ok(File::open(to)?.sync_all()?)
+}
+
+/// Refuses a tree for which there is no room: mkfs.erofs does not say that this is the reason.
+fn check_space(tree: &Tree, to: &Path) -> Result<()> {
+    let size = |place: Place| match place.node.kind {
+        Kind::File { size, .. } => NODE + size,
+        _ => NODE,
+    };
+    let needed = tree.places().map(size).fold(0, u64::saturating_add);
+    let folder = to.parent().context("a file has a folder")?;
+    let space = statvfs(folder)?;
+    let free = space.f_bavail.saturating_mul(space.f_frsize);
+    if free < needed {
+        let megabytes = |bytes: u64| bytes.div_ceil(1 << 20);
+        bail!(
+            "it takes {} MiB, and {} has {} MiB left",
+            megabytes(needed),
+            folder.display(),
+            free >> 20
+        );
+    }
+    Ok(())
 }
 
 /// Writes a tree as a tar archive.

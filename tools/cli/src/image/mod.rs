@@ -178,6 +178,7 @@ impl Image {
             add().with_context(|| format!("layer {} ({})", number + 1, layer.name))?;
             archives.push(archive);
         }
+        tree.check()?;
         let new = folder.file("erofs");
         let mut command = command(programs.command("usr/bin/mkfs.erofs"));
         command.env("TMPDIR", folder.path());

@@ -1,6 +1,6 @@
 //! The tree that the layers of an image make together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use anyhow::{Result, bail};
 
@@ -15,6 +15,9 @@ const RECORD: &[u8] = b".wh..wh.";
 
 /// The maximum memory of a tree, in bytes: that of some million files.
 pub const MOST_MEMORY: usize = 512 << 20;
+
+/// The maximum number of names in a directory: the time of mkfs.erofs grows with their square.
+const MOST_IN_FOLDER: usize = 100_000;
 
 /// The tree.
 pub struct Tree {
@@ -96,6 +99,20 @@ impl Tree {
             self.show(layer, entry)?;
             if self.weight > MOST_MEMORY {
                 bail!("there are too many files in the image");
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses directories of too many names.
+    pub fn check(&self) -> Result<()> {
+        let mut counts = HashMap::new();
+        for path in self.names.keys() {
+            let (folder, _) = split(path);
+            let count = counts.entry(folder).or_insert(0);
+            *count += 1;
+            if *count > MOST_IN_FOLDER {
+                bail!("{:?} has more than {MOST_IN_FOLDER} names", text(folder));
             }
         }
         Ok(())
@@ -316,6 +333,25 @@ mod tests {
             .map(|place| place.node.attributes.mode)
             .collect();
         assert_eq!(modes, [0o755, 0o700, 0]);
+    }
+
+    #[test]
+    fn a_directory_has_a_bounded_number_of_names() {
+        let mut tree = Tree::new();
+        let names = |count: usize| {
+            (0..count)
+                .map(|number| file(&format!("d/{number}")))
+                .collect()
+        };
+        tree.add(names(MOST_IN_FOLDER)).unwrap();
+        tree.check().unwrap();
+        tree.add(names(MOST_IN_FOLDER + 1)).unwrap();
+        assert!(
+            tree.check()
+                .unwrap_err()
+                .to_string()
+                .contains("\"d\" has more")
+        );
     }
 
     #[test]
