@@ -134,12 +134,12 @@ impl Image {
             }
             return Ok(Disks { disks, _kept: None });
         }
-        let kept = keep.map(|name| Kept::open(project, name, self));
-        let kept = kept.transpose()?;
         if !place.is_file() {
             let made = self.make(project, &place);
             made.with_context(|| format!("the image {}", self.name))?;
         }
+        let kept = keep.map(|name| Kept::open(project, name, self));
+        let kept = kept.transpose()?;
         disks.extend(kept.iter().map(Kept::disk));
         Ok(Disks { disks, _kept: kept })
     }
