@@ -40,7 +40,7 @@ use tree::Tree;
 /// Changes with what is written for the same layers.
 const FORMAT: &str = "stile image 1";
 /// The folder of images in the cache.
-const FOLDER: &str = "images";
+const FOLDER: &str = "containers";
 /// The packages with the programs that make file systems, and their name in the cache.
 const PACKAGES: [&str; 2] = ["erofs-utils", "e2fsprogs"];
 const CLOSURE: &str = "mkfs";

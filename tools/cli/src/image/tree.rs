@@ -17,7 +17,7 @@ const RECORD: &[u8] = b".wh..wh.";
 pub const MOST_MEMORY: usize = 512 << 20;
 
 /// The maximum number of names in a directory: the time of mkfs.erofs grows with their square.
-const MOST_IN_FOLDER: usize = 100_000;
+const MOST_IN_FOLDER: usize = 50_000;
 
 /// The tree.
 pub struct Tree {

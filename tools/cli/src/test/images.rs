@@ -293,7 +293,7 @@ impl<'a> Images<'a> {
 
     /// The names of what has been made in the cache.
     fn made(&self) -> Vec<String> {
-        let folders = ["images", "images/new", "kept"];
+        let folders = ["containers", "containers/new", "kept"];
         let folders = folders.map(|folder| self.folder.join("cache").join(folder));
         let entries = folders
             .iter()
