@@ -60,6 +60,8 @@ pub enum Control {
     Resize(u16, u16),
     /// Host: send this signal to the program's process group.
     Signal(u8),
+    /// Host: send this signal to the program alone.
+    Stop(u8),
 }
 
 impl Control {
@@ -73,6 +75,7 @@ impl Control {
             Self::Credit(bytes) => (4, bytes, 0),
             Self::Resize(rows, columns) => (5, rows, columns),
             Self::Signal(signal) => (6, signal.into(), 0),
+            Self::Stop(signal) => (7, signal.into(), 0),
         };
         let ([a, b], [c, d]) = (first.to_le_bytes(), second.to_le_bytes());
         [tag, a, b, c, d]
@@ -92,6 +95,7 @@ impl Control {
             4 => Self::Credit(first),
             5 => Self::Resize(first, second),
             6 => Self::Signal(a),
+            7 => Self::Stop(a),
             _ => return None,
         })
     }

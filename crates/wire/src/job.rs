@@ -40,6 +40,9 @@ pub struct Job {
     pub count: bool,
     /// Trace the job's system calls.
     pub trace: bool,
+    /// The user, as a container image names it ([`crate::user::resolve`]). Then `HOME` is set, and
+    /// the working directory is made if it is missing.
+    pub user: Option<String>,
     /// Wait before the job until the kernel's own work after its start is finished.
     pub settle: bool,
 }
@@ -86,6 +89,9 @@ pub fn encode(jobs: &[Job]) -> Vec<u8> {
         if job.settle {
             line("settle", b"");
         }
+        if let Some(user) = &job.user {
+            line("user", user.as_bytes());
+        }
         line("end", b"");
     }
     out
@@ -127,6 +133,7 @@ pub fn decode(text: &[u8]) -> Result<Vec<Job>, String> {
             b"count" => job.count = true,
             b"trace" => job.trace = true,
             b"settle" => job.settle = true,
+            b"user" => job.user = Some(text()),
             b"end" => jobs.push(core::mem::take(&mut job)),
             _ => return Err(String::from_utf8_lossy(line).into_owned()),
         }

@@ -22,6 +22,7 @@ extern crate alloc;
 
 pub mod frame;
 pub mod job;
+pub mod user;
 
 pub use frame::{Channel, Control, Decoder, SYNC, encode};
 pub use job::{Input, Job};
@@ -45,3 +46,7 @@ pub const JOBS_PATH: &str = "/stile/jobs";
 /// The path of a file in the initramfs that tells that the root is on the first disk, and how it is
 /// mounted: `ro` or `rw`.
 pub const ROOT_PATH: &str = "/stile/root";
+
+/// The path of a file in the initramfs that tells that the root is a container image: the disk with
+/// it, and after a space the disk that keeps what is written, which is otherwise memory.
+pub const IMAGE_PATH: &str = "/stile/image";

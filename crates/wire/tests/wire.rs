@@ -40,16 +40,18 @@ fn a_job() -> impl Strategy<Value = Job> {
         input(),
         any::<bool>(),
         any::<bool>(),
+        prop::option::of("[a-z0-9:]{0,9}"),
         any::<bool>(),
     )
         .prop_map(
-            |(arguments, environment, directory, input, count, trace, settle)| Job {
+            |(arguments, environment, directory, input, count, trace, user, settle)| Job {
                 arguments,
                 environment,
                 directory,
                 input,
                 count,
                 trace,
+                user,
                 settle,
             },
         )
@@ -110,6 +112,7 @@ proptest! {
             Control::Credit(number),
             Control::Resize(number, other),
             Control::Signal(byte),
+            Control::Stop(byte),
         ] {
             prop_assert_eq!(Control::decode(&control.encode()), Some(control));
         }

@@ -15,6 +15,9 @@ use crate::mark;
 use crate::program::{self, Program};
 use crate::sys;
 
+/// The exit status of a program that cannot be executed.
+const NOT_EXECUTABLE: u8 = 126;
+
 /// The size of a read, in bytes.
 const CHUNK: usize = 16 * 1024;
 
@@ -60,9 +63,14 @@ pub fn run(job: &Job, number: usize, channel: &mut Channel, children: &File) -> 
             input_ended: false,
         },
         Err(error) => {
-            channel.control(Control::Failed(
-                error.raw_os_error().unwrap_or(libc::EIO) as u16
-            ));
+            match error.raw_os_error() {
+                Some(number) => channel.control(Control::Failed(number as u16)),
+                None => {
+                    let text = format!("stile: {error}\n");
+                    channel.send(wire::Channel::Stderr, text.as_bytes());
+                    channel.control(Control::Exited(NOT_EXECUTABLE));
+                }
+            }
             return channel.flush();
         }
     };
@@ -143,6 +151,9 @@ impl Pump<'_> {
             }
             (wire::Channel::Control, Some(Control::Signal(signal))) => {
                 sys::signal_group(self.program.pid, signal)
+            }
+            (wire::Channel::Control, Some(Control::Stop(signal))) => {
+                sys::signal(self.program.pid, signal)
             }
             (wire::Channel::Control, Some(Control::Resize(rows, columns))) => {
                 if let Some(terminal) = &self.program.terminal {

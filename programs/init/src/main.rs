@@ -5,6 +5,7 @@
 //! `wire`, and powers the machine off.
 
 mod channel;
+mod image;
 mod job;
 mod mark;
 mod mounts;
@@ -12,6 +13,7 @@ mod network;
 mod program;
 mod root;
 mod sys;
+mod user;
 
 use std::fs;
 use std::io;
@@ -54,6 +56,7 @@ fn run_jobs() -> io::Result<()> {
         .map_err(|line| io::Error::other(format!("{}: {line}", wire::JOBS_PATH)))?;
     let device = fs::read_to_string(CHANNEL_PATH)?;
     let on_disk = root::switch()?;
+    let image = image::switch()?;
     let mut channel = Channel::open(device.trim())?;
     let children = sys::child_signals()?;
     for (index, job) in jobs.iter().enumerate() {
@@ -63,6 +66,11 @@ fn run_jobs() -> io::Result<()> {
     }
     if on_disk && let Err(error) = root::leave() {
         eprintln!("init: the root: {error}");
+    }
+    if let Some(image) = image
+        && let Err(error) = image.leave()
+    {
+        eprintln!("init: the image: {error}");
     }
     channel.flush()
 }

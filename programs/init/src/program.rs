@@ -6,9 +6,10 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
+use wire::user::User;
 use wire::{Channel, Input, Job};
 
-use crate::{mark, sys};
+use crate::{mark, sys, user};
 
 /// A running program, and our ends of its standard descriptors.
 pub struct Program {
@@ -58,11 +59,18 @@ pub fn start(job: &Job, number: usize) -> io::Result<Program> {
         _ => output(&mut program, Channel::Stderr)?,
     };
     let arguments = strings(&job.arguments)?;
-    let environment = strings(&job.environment)?;
+    let mut environment = strings(&job.environment)?;
+    let user = job.user.as_deref().map(user::find).transpose()?;
+    if let Some(user) = &user {
+        user::make_directory(&job.directory)?;
+        user::set_home(user, &mut environment)?;
+    }
 
     let (failure, tell_failure) = sys::pipe(libc::O_CLOEXEC)?;
     program.pid = sys::fork(|| {
-        let error = match prepare(job, number, [&stdin, &stdout, &stderr], slave.is_some()) {
+        let descriptors = [&stdin, &stdout, &stderr];
+        let prepared = prepare(job, number, descriptors, slave.is_some(), user.as_ref());
+        let error = match prepared {
             Ok(()) => execute(&arguments, &environment),
             Err(error) => error,
         };
@@ -82,7 +90,13 @@ pub fn start(job: &Job, number: usize) -> io::Result<Program> {
 }
 
 /// In the child: creates its session, its descriptors and whatever else the job asks for.
-fn prepare(job: &Job, number: usize, descriptors: [&OwnedFd; 3], terminal: bool) -> io::Result<()> {
+fn prepare(
+    job: &Job,
+    number: usize,
+    descriptors: [&OwnedFd; 3],
+    terminal: bool,
+    user: Option<&User>,
+) -> io::Result<()> {
     sys::become_program(descriptors, terminal)?;
     std::env::set_current_dir(if job.directory.is_empty() {
         "/"
@@ -94,6 +108,9 @@ fn prepare(job: &Job, number: usize, descriptors: [&OwnedFd; 3], terminal: bool)
     }
     if job.count {
         std::fs::write("/proc/crossings", "new")?;
+    }
+    if let Some(user) = user {
+        sys::become_user(user)?;
     }
     mark::start(number);
     Ok(())

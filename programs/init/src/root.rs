@@ -11,8 +11,8 @@ use crate::sys;
 const DISK: &str = "/dev/vda";
 /// The offset of the magic number of EROFS, and that number in the disk's byte order.
 const EROFS_MAGIC: (u64, [u8; 4]) = (1024, 0xe0f5_e1e2u32.to_le_bytes());
-/// The first mount point of the disk.
-const NEW: &str = "/stile/new";
+/// The first mount point of the new root.
+pub const NEW: &str = "/stile/new";
 /// The mounts that are moved to the new root; all others stay behind.
 const MOVED: [&str; 4] = ["/dev", "/proc", "/sys", "/run"];
 
@@ -27,7 +27,14 @@ pub fn switch() -> io::Result<bool> {
     };
     fs::create_dir_all(NEW)?;
     sys::mount_with(DISK, NEW, kind()?, flags)?;
-    for place in MOVED {
+    enter(&MOVED)?;
+    sys::set_host_name(&fs::read_to_string("/etc/hostname").unwrap_or_default());
+    Ok(true)
+}
+
+/// Makes the file system at [`NEW`] the root, and moves these mounts into it.
+pub fn enter(moved: &[&str]) -> io::Result<()> {
+    for place in moved {
         let new = format!("{NEW}{place}");
         // This fails on a read-only root, where the directory must exist.
         let _ = fs::create_dir(&new);
@@ -36,9 +43,7 @@ pub fn switch() -> io::Result<bool> {
     std::env::set_current_dir(NEW)?;
     sys::mount_with(".", "/", "", libc::MS_MOVE)?;
     std::os::unix::fs::chroot(".")?;
-    std::env::set_current_dir("/")?;
-    sys::set_host_name(&fs::read_to_string("/etc/hostname").unwrap_or_default());
-    Ok(true)
+    std::env::set_current_dir("/")
 }
 
 /// The type of the file system on the disk.

@@ -6,6 +6,8 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use wire::user::User;
+
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 {
         Err(io::Error::last_os_error())
@@ -51,11 +53,33 @@ pub fn mount_with(source: &str, path: &str, kind: &str, flags: libc::c_ulong) ->
     check(done).map(drop)
 }
 
+/// Mounts an overlay.
+pub fn mount_overlay(path: &str, options: &str) -> io::Result<()> {
+    let [path, options] = [CString::new(path)?, CString::new(options)?];
+    // SAFETY: the strings are NUL-terminated and outlive the call.
+    let done = unsafe {
+        libc::mount(
+            c"overlay".as_ptr(),
+            path.as_ptr(),
+            c"overlay".as_ptr(),
+            0,
+            options.as_ptr().cast(),
+        )
+    };
+    check(done).map(drop)
+}
+
 /// Sets the host name; ignores errors.
 pub fn set_host_name(name: &str) {
     let name = name.trim();
     // SAFETY: pointer and length are the string's.
     unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) };
+}
+
+/// Changes to a directory that may be outside of the root.
+pub fn change_directory(directory: &File) -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::fchdir(directory.as_raw_fd()) }).map(drop)
 }
 
 /// Powers the machine off.
@@ -195,6 +219,38 @@ pub fn become_program(descriptors: [&OwnedFd; 3], terminal: bool) -> io::Result<
     Ok(())
 }
 
+/// In a child: gives up root for a user, who may then open the standard descriptors anew, as
+/// `/dev/stdout` for instance.
+pub fn become_user(user: &User) -> io::Result<()> {
+    for descriptor in 0..3 {
+        // SAFETY: an all-zero stat is a valid one, and it outlives the call.
+        let kind = unsafe {
+            let mut stat: libc::stat = std::mem::zeroed();
+            check(libc::fstat(descriptor, &mut stat))?;
+            (stat.st_mode & libc::S_IFMT, stat.st_rdev as libc::dev_t)
+        };
+        let is_ours = match kind {
+            (libc::S_IFIFO, _) => true,
+            (libc::S_IFCHR, device) => device != libc::makedev(1, 3),
+            _ => false,
+        };
+        if is_ours {
+            // SAFETY: no memory is passed.
+            unsafe { libc::fchown(descriptor, user.uid, libc::gid_t::MAX) };
+        }
+    }
+    // SAFETY: pointer and length are the vector's.
+    unsafe {
+        check(libc::setgroups(
+            user.groups.len() as _,
+            user.groups.as_ptr(),
+        ))?;
+        check(libc::setgid(user.gid))?;
+        check(libc::setuid(user.uid))?;
+    }
+    Ok(())
+}
+
 /// Calls execve(2). Returns only on an error.
 pub fn execute(file: &CStr, arguments: &[CString], environment: &[CString]) -> io::Error {
     let pointers = |words: &[CString]| -> Vec<*const libc::c_char> {
@@ -214,6 +270,12 @@ pub fn execute(file: &CStr, arguments: &[CString], environment: &[CString]) -> i
         )
     };
     io::Error::last_os_error()
+}
+
+/// Sends a signal to a process.
+pub fn signal(process: i32, signal: u8) {
+    // SAFETY: no memory is passed.
+    unsafe { libc::kill(process, signal.into()) };
 }
 
 /// Sends a signal to a process group.

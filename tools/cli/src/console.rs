@@ -30,6 +30,9 @@ pub struct Console {
     pub count: Option<CountFormat>,
     /// The time at which the machine is ended.
     pub deadline: Option<Instant>,
+    /// The signal that the program gets in place of the first SIGTERM, which otherwise ends the
+    /// machine.
+    pub stop: Option<u8>,
     /// Whether to wait for the machine's end, when the plugin writes its counts.
     pub awaits_end: bool,
 }
@@ -45,6 +48,7 @@ struct State {
     escaped: bool,
     started: bool,
     interrupted: bool,
+    stop: Option<u8>,
     status: Option<u8>,
 }
 
@@ -64,6 +68,7 @@ impl Console {
             escaped: false,
             started: false,
             interrupted: false,
+            stop: self.stop,
             status: None,
         };
         loop {
@@ -222,6 +227,11 @@ impl State {
             SIGINT if self.started && !self.interrupted => {
                 self.interrupted = true;
                 self.session.control(Control::Signal(signal as u8));
+                None
+            }
+            SIGTERM if self.started && self.stop.is_some() => {
+                let stop = self.stop.take().unwrap_or_default();
+                self.session.control(Control::Stop(stop));
                 None
             }
             SIGINT | SIGTERM | SIGHUP => self.quit(signal),

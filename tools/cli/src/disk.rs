@@ -54,6 +54,15 @@ impl Disk {
         }
     }
 
+    /// A raw image of our own.
+    pub fn raw(path: PathBuf, read_only: bool) -> Self {
+        Disk {
+            image: Image::File(path),
+            format: "raw",
+            read_only,
+        }
+    }
+
     /// Whether the machine cannot write it.
     pub fn is_read_only(&self) -> bool {
         self.read_only

@@ -28,6 +28,8 @@ mod disk;
 mod doctor;
 mod elf;
 mod guest;
+mod host_programs;
+mod image;
 mod initramfs;
 mod kernel_image;
 mod mutants;

@@ -112,6 +112,16 @@ pub struct RunOptions {
     /// and what they write to an ext4 stays there, but for ,ro
     #[arg(long, value_name = "FILE[,ro]", conflicts_with_all = ["copy", "package"])]
     pub root: Option<String>,
+    /// Run a container image: an OCI image layout (a folder or a tar archive) or what docker save
+    /// writes; NAME chooses one of several
+    #[arg(long, value_name = "IMAGE[:NAME]", conflicts_with_all = ["copy", "package", "root"])]
+    pub image: Option<String>,
+    /// With --image: the program in place of the image's entry point
+    #[arg(long, value_name = "PROGRAM", requires = "image")]
+    pub entrypoint: Option<OsString>,
+    /// With --image: keep what is written on a disk of this name in the cache, for later runs
+    #[arg(long, value_name = "NAME", requires = "image")]
+    pub keep: Option<String>,
     /// Give the machine a network card, through which it reaches this machine and the network
     #[arg(long)]
     pub net: bool,

@@ -9,10 +9,9 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
 use crate::arch::Arch;
-use crate::debian::Debian;
 use crate::disk::{self, Disk};
+use crate::host_programs::HostPrograms;
 use crate::kernel_image::Kernel;
-use crate::packages;
 use crate::project::{Project, find_program, output};
 
 /// The oldest QEMU with everything that the machines here use.
@@ -57,44 +56,24 @@ impl Qemu {
 
     /// Debian's QEMU, if it is in the cache.
     pub fn of_debian_cached(project: &Project, arch: Arch) -> Option<Self> {
-        let host = debian_host().ok()?;
-        let tree = Debian::new(project, packages::SUITE, host.arch).closure_place(CLOSURE);
-        if tree.is_dir() {
-            Self::in_tree(&tree, &host, arch).ok()
-        } else {
-            None
-        }
+        Self::among(&HostPrograms::cached(project, CLOSURE)?, arch).ok()
     }
 
-    /// Debian's QEMU, with all its libraries and their loader, so that it does not depend on the
-    /// host's.
+    /// Debian's QEMU.
     fn of_debian(project: &Project, arch: Arch) -> Result<Self> {
-        let missing = || {
+        let names = ["qemu-system-arm", "qemu-system-riscv", "qemu-system-misc"];
+        let programs = HostPrograms::new(project, CLOSURE, &names).with_context(|| {
             format!(
                 "{} {OLDEST} or newer is not installed, and could not be had",
                 arch.qemu()
             )
-        };
-        let host = debian_host().with_context(missing)?;
-        let debian = Debian::new(project, packages::SUITE, host.arch);
-        let names = ["qemu-system-arm", "qemu-system-riscv", "qemu-system-misc"];
-        Self::in_tree(
-            &debian.closure(CLOSURE, &names).with_context(missing)?,
-            &host,
-            arch,
-        )
+        })?;
+        Self::among(&programs, arch)
     }
 
-    fn in_tree(tree: &Path, host: &DebianHost, arch: Arch) -> Result<Self> {
-        let below = |path: &str| tree.join("usr").join(path);
-        let command = vec![
-            below(&format!("lib/{}/{}", host.folder, host.loader)).into(),
-            "--library-path".into(),
-            below(&format!("lib/{}", host.folder)).into(),
-            below(&format!("bin/{}", arch.qemu())).into(),
-            "-L".into(),
-            below("share/qemu").into(),
-        ];
+    fn among(programs: &HostPrograms, arch: Arch) -> Result<Self> {
+        let mut command = programs.command(&format!("usr/bin/{}", arch.qemu()));
+        command.extend(["-L".into(), programs.file("usr/share/qemu").into()]);
         Self::started_by(command)
     }
 
@@ -122,29 +101,6 @@ const SANDBOX: [&str; 2] = [
 
 /// The name of the unpacked QEMU in the cache.
 const CLOSURE: &str = "qemu";
-
-/// Debian's names of the host's architecture, of its library folder, and of the dynamic loader.
-struct DebianHost {
-    arch: &'static str,
-    folder: &'static str,
-    loader: &'static str,
-}
-
-fn debian_host() -> Result<DebianHost> {
-    Ok(match std::env::consts::ARCH {
-        "x86_64" => DebianHost {
-            arch: "amd64",
-            folder: "x86_64-linux-gnu",
-            loader: "ld-linux-x86-64.so.2",
-        },
-        "aarch64" => DebianHost {
-            arch: "arm64",
-            folder: "aarch64-linux-gnu",
-            loader: "ld-linux-aarch64.so.1",
-        },
-        other => bail!("no QEMU package is known for {other} hosts"),
-    })
-}
 
 fn version(command: &[OsString]) -> Result<String> {
     let said = output(

@@ -12,9 +12,10 @@ use wire::Input;
 
 use crate::arch::Arch;
 use crate::console::Console;
-use crate::disk::Disk;
+use crate::disk::{self, Disk};
 use crate::elf;
 use crate::guest::{self, HOST_FOLDER};
+use crate::image::{self, Image};
 use crate::initramfs::Initramfs;
 use crate::kernel_image::Kernel;
 use crate::network;
@@ -82,14 +83,28 @@ fn start(project: &Project, options: &RunOptions, unnamed: Unnamed) -> Result<u8
     if !kernel.is_stile() && (options.count.is_some() || options.trace) {
         bail!("--count and --trace are Stile's: {kernel} has neither");
     }
-    let plan = match plan(options, unnamed) {
+    let image = options.image.as_deref();
+    let image = image
+        .map(|text| Image::open(text, options.arch))
+        .transpose()?;
+    let planned = match &image {
+        Some(image) => Ok(plan_image(options, image)?),
+        None => plan(options, unnamed),
+    };
+    let plan = match planned {
         Ok(plan) => plan,
         Err(refusal) => {
             tell!("stile: {}", refusal.reason);
             return Ok(refusal.status);
         }
     };
-    let machine = machine(options, &kernel, plan.arch)?;
+    let mut machine = machine(options, &kernel, plan.arch)?;
+    let others = machine.disks.len();
+    let disks = |image: &Image| image.disks(project, options.keep.as_deref(), options.dry_run);
+    let disks = image.as_ref().map(disks).transpose()?;
+    machine
+        .disks
+        .extend(disks.iter().flat_map(|disks| disks.disks.clone()));
     let root = options.root.as_ref().and(machine.disks.first());
     if options.dry_run {
         show!(
@@ -100,12 +115,21 @@ fn start(project: &Project, options: &RunOptions, unnamed: Unnamed) -> Result<u8
     }
 
     let mut tree = guest::bare_tree(project, plan.arch)?;
-    match tree.add_busybox() {
-        Err(error) if plan.from_host => progress(&format!("the guest has no busybox: {error:#}")),
-        other => other?,
+    // An image has programs of its own; PID 1 alone may need busybox's.
+    if image.is_none() || options.net || !kernel.is_stile() {
+        match tree.add_busybox() {
+            Err(error) if plan.from_host => {
+                progress(&format!("the guest has no busybox: {error:#}"))
+            }
+            other => other?,
+        }
+    }
+    if let (Some(image), Some(disks)) = (&image, &disks) {
+        image.fill(&mut tree, others, disks)?;
     }
     fill(project, options, &kernel, &plan, &mut tree)?;
-    let unknown = |name: &String| root.is_none() && !tree.has_program(name);
+    let on_disk = root.is_some() || image.is_some();
+    let unknown = |name: &String| !on_disk && !tree.has_program(name);
     if let Some(name) = bare_name(options).filter(unknown) {
         tell!("stile: {}", packages::missing(project, plan.arch, &name));
         return Ok(NOT_FOUND);
@@ -115,6 +139,12 @@ fn start(project: &Project, options: &RunOptions, unnamed: Unnamed) -> Result<u8
         let how = if root.is_read_only() { "ro" } else { "rw" };
         tree.text(wire::ROOT_PATH, how.as_bytes());
         job.directory = String::new();
+    }
+    if let Some(image) = &image {
+        let config = image.config();
+        job.environment = config.environment();
+        job.directory = config.directory();
+        job.user = Some(config.user());
     }
     job.trace = options.trace;
     let toured = plan.tour && kernel.is_stile();
@@ -148,6 +178,9 @@ fn start(project: &Project, options: &RunOptions, unnamed: Unnamed) -> Result<u8
         interactive,
         count,
         deadline: deadline.map(|time| Instant::now() + time),
+        stop: image
+            .map(|image| image.config().stop_signal())
+            .transpose()?,
         awaits_end: false,
     };
     console.drive(session, &name, reads)
@@ -187,6 +220,18 @@ fn plan(options: &RunOptions, unnamed: Unnamed) -> Result<Plan, Refusal> {
         arguments: std::iter::once(name).chain(rest).collect(),
         tour: false,
         from_host,
+    })
+}
+
+/// The command of an image, with the user's words in place of the image's.
+fn plan_image(options: &RunOptions, image: &Image) -> Result<Plan> {
+    let words = options.program.iter().map(|word| word.as_bytes().to_vec());
+    let entrypoint = options.entrypoint.as_ref().map(|word| word.as_bytes());
+    Ok(Plan {
+        arch: image.arch,
+        arguments: image.command(entrypoint, &words.collect::<Vec<_>>())?,
+        tour: false,
+        from_host: false,
     })
 }
 
@@ -277,7 +322,8 @@ fn fill(
         tree.text("stile/tour.sh", TOUR.as_bytes());
     }
     // The programs of a root on a disk exist already.
-    let program = options.program.first().filter(|_| options.root.is_none());
+    let on_disk = options.root.is_some() || options.image.is_some();
+    let program = options.program.first().filter(|_| !on_disk);
     match program {
         Some(program) if program.as_bytes().contains(&b'/') => {
             tree.file(&guest_path(program), Path::new(program))?
@@ -288,13 +334,22 @@ fn fill(
     if !options.package.is_empty() {
         packages::install(project, plan.arch, &options.package, tree)?;
     }
+    let mut modules: Vec<&str> = Vec::new();
     if options.net {
         network::fill(tree);
-        if let Kernel::Linux(version) = kernel {
-            let modules = &network::LINUX_MODULES;
-            let files = packages::linux_modules(project, plan.arch, version, modules)?;
-            tree.modules(&files)?;
-        }
+        modules.extend(network::LINUX_MODULES);
+    }
+    if options.image.is_some() {
+        modules.extend(disk::LINUX_MODULES);
+        modules.push(image::LINUX_MODULE);
+    }
+    if let Kernel::Linux(version) = kernel
+        && !modules.is_empty()
+    {
+        let mut named = std::collections::BTreeSet::new();
+        modules.retain(|name| named.insert(*name));
+        let files = packages::linux_modules(project, plan.arch, version, &modules)?;
+        tree.modules(&files)?;
     }
     for copy in &options.copy {
         let (host, guest) = match copy.split_once(':') {

@@ -8,6 +8,7 @@ mod command;
 mod damage;
 mod disks;
 mod host;
+mod images;
 mod kernel;
 mod lint;
 mod lock_order;

@@ -188,6 +188,7 @@ pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
         interactive,
         count: options.count,
         deadline: limit.map(|time| Instant::now() + time),
+        stop: None,
         awaits_end: counts.is_some(),
     };
     let status = console.drive(session, "vmm", reads)?;

@@ -1,0 +1,33 @@
+//! What a job's user needs before its program starts.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+
+use wire::user::{User, resolve};
+
+/// The user of this name. An error without a number is for the person who named it.
+pub fn find(name: &str) -> io::Result<User> {
+    let text = |path| {
+        let text = fs::read(path).unwrap_or_default();
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    resolve(name, &text("/etc/passwd"), &text("/etc/group")).map_err(io::Error::other)
+}
+
+/// Makes the directory in which the program starts, if it is missing.
+pub fn make_directory(path: &str) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(_) => Ok(()),
+        Err(_) => fs::create_dir_all(path),
+    }
+}
+
+/// Sets `HOME`, unless the job does.
+pub fn set_home(user: &User, environment: &mut Vec<CString>) -> io::Result<()> {
+    let is_home = |variable: &CString| variable.as_bytes().starts_with(b"HOME=");
+    if !environment.iter().any(is_home) {
+        environment.push(CString::new(format!("HOME={}", user.home))?);
+    }
+    Ok(())
+}
