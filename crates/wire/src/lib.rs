@@ -45,3 +45,7 @@ pub const JOBS_PATH: &str = "/stile/jobs";
 /// The path of a file in the initramfs that tells that the root is on the first disk, and how it is
 /// mounted: `ro` or `rw`.
 pub const ROOT_PATH: &str = "/stile/root";
+
+/// The path of a file in the initramfs with the host's folders that PID 1 mounts, one in each line:
+/// its tag, `ro` or `rw`, and its place.
+pub const SHARES_PATH: &str = "/stile/shares";

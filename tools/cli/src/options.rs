@@ -112,6 +112,10 @@ pub struct RunOptions {
     /// and what they write to an ext4 stays there, but for ,ro
     #[arg(long, value_name = "FILE[,ro]", conflicts_with_all = ["copy", "package"])]
     pub root: Option<String>,
+    /// Give the guest a folder of this machine without a copy, by default in /host; with ,ro the
+    /// machine cannot write to it
+    #[arg(long, value_name = "DIR[:GUEST][,ro]")]
+    pub share: Vec<String>,
     /// Give the machine a network card, through which it reaches this machine and the network
     #[arg(long)]
     pub net: bool,

@@ -23,6 +23,7 @@ use crate::packages;
 use crate::policies;
 use crate::project::{Project, progress};
 use crate::qemu::{self, Machine};
+use crate::share::{self, Share};
 use crate::terminal;
 use crate::toolchain;
 
@@ -104,7 +105,7 @@ fn start(project: &Project, options: &RunOptions, unnamed: Unnamed) -> Result<u8
         Err(error) if plan.from_host => progress(&format!("the guest has no busybox: {error:#}")),
         other => other?,
     }
-    fill(project, options, &kernel, &plan, &mut tree)?;
+    fill(project, options, &kernel, &plan, &machine, &mut tree)?;
     let unknown = |name: &String| root.is_none() && !tree.has_program(name);
     if let Some(name) = bare_name(options).filter(unknown) {
         tell!("stile: {}", packages::missing(project, plan.arch, &name));
@@ -260,6 +261,7 @@ pub fn machine<'a>(options: &'a RunOptions, kernel: &'a Kernel, arch: Arch) -> R
             .chain(&options.disk)
             .map(|text| Disk::parse(text))
             .collect::<Result<_>>()?,
+        shares: Share::parse_all(&options.share)?,
         append: options.set.iter().chain(&options.append).cloned().collect(),
         options: words,
     })
@@ -271,6 +273,7 @@ fn fill(
     options: &RunOptions,
     kernel: &Kernel,
     plan: &Plan,
+    machine: &Machine,
     tree: &mut Initramfs,
 ) -> Result<()> {
     if plan.tour {
@@ -288,13 +291,23 @@ fn fill(
     if !options.package.is_empty() {
         packages::install(project, plan.arch, &options.package, tree)?;
     }
+    let mut modules = Vec::new();
     if options.net {
         network::fill(tree);
-        if let Kernel::Linux(version) = kernel {
-            let modules = &network::LINUX_MODULES;
-            let files = packages::linux_modules(project, plan.arch, version, modules)?;
-            tree.modules(&files)?;
-        }
+        modules.extend(network::LINUX_MODULES);
+    }
+    if !machine.shares.is_empty() {
+        share::fill(&machine.shares, tree);
+        // Some are the network's, too.
+        let more = share::LINUX_MODULES.iter();
+        let more: Vec<_> = more.filter(|name| !modules.contains(name)).collect();
+        modules.extend(more);
+    }
+    if let Kernel::Linux(version) = kernel
+        && !modules.is_empty()
+    {
+        let files = packages::linux_modules(project, plan.arch, version, &modules)?;
+        tree.modules(&files)?;
     }
     for copy in &options.copy {
         let (host, guest) = match copy.split_once(':') {
