@@ -50,3 +50,7 @@ pub const ROOT_PATH: &str = "/stile/root";
 /// The path of a file in the initramfs that tells that the root is a container image: the disk with
 /// it, and after a space the disk that keeps what is written, which is otherwise memory.
 pub const IMAGE_PATH: &str = "/stile/image";
+
+/// The path of a file in the initramfs with the host's folders that PID 1 mounts, one in each line:
+/// its tag, `ro` or `rw`, and its place.
+pub const SHARES_PATH: &str = "/stile/shares";

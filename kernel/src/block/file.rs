@@ -52,7 +52,7 @@ impl FileOps for BlockFile {
     }
 
     fn write(&self, file: &File, from: &mut Source, position: u64) -> Result<usize> {
-        if self.is_read_only() {
+        if self.maps_read_only() {
             return Err(Errno::EPERM);
         }
         if from.left() == 0 {
@@ -97,7 +97,7 @@ impl FileOps for BlockFile {
         true
     }
 
-    fn is_read_only(&self) -> bool {
+    fn maps_read_only(&self) -> bool {
         self.volume.is_read_only()
     }
 

@@ -1,6 +1,7 @@
 //! Device drivers.
 
 pub mod rtc;
+pub mod virtio_9p;
 pub mod virtio_blk;
 pub mod virtio_console;
 pub mod virtio_net;
@@ -17,6 +18,7 @@ pub fn init() {
         {
             match device.device_type() {
                 DeviceType::Console => virtio_console::start(device, interrupt),
+                DeviceType::_9P => virtio_9p::start(device, interrupt),
                 DeviceType::Block => virtio_blk::start(device, interrupt),
                 DeviceType::Network => virtio_net::start(device, interrupt),
                 _ => {}

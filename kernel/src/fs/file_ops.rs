@@ -169,8 +169,8 @@ pub trait FileOps: Send + Sync + Any {
         false
     }
 
-    /// Whether all writes fail although it was opened for writing. Then writable mappings fail too.
-    fn is_read_only(&self) -> bool {
+    /// Whether shared mappings of it can never be written, though it may be open for writing.
+    fn maps_read_only(&self) -> bool {
         false
     }
 

@@ -235,6 +235,14 @@ pub trait Inode: Send + Sync + Any {
     /// Its attributes.
     fn attr(&self) -> Attr;
 
+    /// The same as they are now, where others than this kernel change them (Linux's getattr).
+    ///
+    /// # Errors
+    /// Those of who knows them.
+    fn fresh_attr(&self) -> Result<Attr> {
+        Ok(self.attr())
+    }
+
     /// What it is known by while somebody holds it, where the device and the number that its
     /// attributes show may change.
     fn identity(&self) -> Option<Key> {

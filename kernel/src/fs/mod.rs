@@ -57,6 +57,7 @@ pub mod timerfd;
 pub mod tmpfs;
 pub mod trace;
 pub mod tty;
+mod v9fs;
 pub mod walk;
 mod weak_file;
 pub mod writers;

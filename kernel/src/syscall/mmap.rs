@@ -236,7 +236,7 @@ fn file_mapping(
     if may_write && perm::check_flags(file.path(), file.dentry(), FS_APPEND_FL).is_err() {
         return Err(Errno::EACCES);
     }
-    if may_write && file.ops().is_read_only() {
+    if may_write && file.ops().maps_read_only() {
         return Err(Errno::EINVAL);
     }
     let sealed = may_write && file.is_sealed();

@@ -60,14 +60,14 @@ pub fn write_stat(attr: &Attr, to: usize) -> Result<usize> {
 
 /// fstat(2)
 pub fn fstat(fd: i32, to: usize) -> Result<usize> {
-    write_stat(&file(fd)?.dentry().inode().attr(), to)
+    write_stat(&file(fd)?.dentry().inode().fresh_attr()?, to)
 }
 
 /// newfstatat(2)
 pub fn newfstatat(directory: i32, path: usize, to: usize, flags: u32) -> Result<usize> {
     check_flags(flags, abi::options::STATX.mask() as u32)?;
     let place = path::resolve(directory, path, flags)?;
-    write_stat(&place.inode().attr(), to)
+    write_stat(&place.inode().fresh_attr()?, to)
 }
 
 /// One time of `struct statx`.
@@ -128,7 +128,10 @@ pub fn statx(directory: i32, path: usize, flags: u32, mask: u32, to: usize) -> R
         return Err(Errno::EINVAL);
     }
     let found = path::resolve(directory, path, flags)?;
-    let attr = found.inode().attr();
+    let attr = match flags & AT_STATX_DONT_SYNC {
+        0 => found.inode().fresh_attr()?,
+        _ => found.inode().attr(),
+    };
     let numbers = |device| {
         let (major, minor) = device::split(device);
         [major, minor]

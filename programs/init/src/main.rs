@@ -12,6 +12,7 @@ mod mounts;
 mod network;
 mod program;
 mod root;
+mod shares;
 mod sys;
 mod user;
 
@@ -55,8 +56,10 @@ fn run_jobs() -> io::Result<()> {
     let jobs = wire::job::decode(&text)
         .map_err(|line| io::Error::other(format!("{}: {line}", wire::JOBS_PATH)))?;
     let device = fs::read_to_string(CHANNEL_PATH)?;
+    let shares = shares::read();
     let on_disk = root::switch()?;
     let image = image::switch()?;
+    shares::mount_all(&shares)?;
     let mut channel = Channel::open(device.trim())?;
     let children = sys::child_signals()?;
     for (index, job) in jobs.iter().enumerate() {

@@ -35,10 +35,22 @@ pub fn mount(kind: &str, path: &str, options: &str) {
 
 /// Calls mount(2) with flags (MS_*).
 pub fn mount_with(source: &str, path: &str, kind: &str, flags: libc::c_ulong) -> io::Result<()> {
-    let [source, path, kind] = [
+    mount_with_options(source, path, kind, flags, "")
+}
+
+/// Calls mount(2) with flags (MS_*) and options.
+pub fn mount_with_options(
+    source: &str,
+    path: &str,
+    kind: &str,
+    flags: libc::c_ulong,
+    options: &str,
+) -> io::Result<()> {
+    let [source, path, kind, options] = [
         CString::new(source)?,
         CString::new(path)?,
         CString::new(kind)?,
+        CString::new(options)?,
     ];
     // SAFETY: the strings are NUL-terminated and outlive the call.
     let done = unsafe {
@@ -47,7 +59,7 @@ pub fn mount_with(source: &str, path: &str, kind: &str, flags: libc::c_ulong) ->
             path.as_ptr(),
             kind.as_ptr(),
             flags,
-            std::ptr::null(),
+            options.as_ptr().cast(),
         )
     };
     check(done).map(drop)

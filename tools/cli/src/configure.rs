@@ -209,6 +209,7 @@ fn configure(
         accel: Accel::Auto,
         debugger: None,
         disks: Vec::new(),
+        shares: Vec::new(),
         append: Vec::new(),
         options: Vec::new(),
     };

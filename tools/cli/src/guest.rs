@@ -13,6 +13,7 @@ use crate::initramfs::Initramfs;
 use crate::project::Project;
 use crate::qemu::{Files, Machine, Qemu};
 use crate::session::{Folder, Link, Session};
+use crate::share;
 use crate::toolchain;
 
 /// The folder for host programs and copied files in a guest, in which programs start.
@@ -79,8 +80,12 @@ pub fn boot(
         folder: folder.path(),
     };
     disk::create(&machine.disks, folder.path())?;
+    share::create(&machine.shares, folder.path())?;
     let command = [qemu.command, machine.arguments(&files, link.guest())].concat();
-    let most = disk::most_bytes(&machine.disks);
+    let most = match share::any_written(&machine.shares) {
+        true => u64::MAX,
+        false => disk::most_bytes(&machine.disks),
+    };
     let mut session = Session::start(&command, link, folder, log, most)?;
     if !machine.disks.is_empty() {
         session.await_disks();

@@ -41,6 +41,7 @@ mod project;
 mod qemu;
 mod run;
 mod session;
+mod share;
 mod symbols;
 mod terminal;
 mod test;

@@ -122,6 +122,10 @@ pub struct RunOptions {
     /// With --image: keep what is written on a disk of this name in the cache, for later runs
     #[arg(long, value_name = "NAME", requires = "image")]
     pub keep: Option<String>,
+    /// Give the guest a folder of this machine without a copy, by default in /host; with ,ro the
+    /// machine cannot write to it
+    #[arg(long, value_name = "DIR[:GUEST][,ro]")]
+    pub share: Vec<String>,
     /// Give the machine a network card, through which it reaches this machine and the network
     #[arg(long)]
     pub net: bool,

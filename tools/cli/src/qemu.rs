@@ -13,6 +13,7 @@ use crate::disk::{self, Disk};
 use crate::host_programs::HostPrograms;
 use crate::kernel_image::Kernel;
 use crate::project::{Project, find_program, output};
+use crate::share::{self, Share};
 
 /// The oldest QEMU with everything that the machines here use.
 const OLDEST: u32 = 10;
@@ -141,6 +142,8 @@ pub struct Machine<'a> {
     pub append: Vec<String>,
     /// Its disks; the first one is /dev/vda.
     pub disks: Vec<Disk>,
+    /// Folders of the host that it has.
+    pub shares: Vec<Share>,
     /// Further arguments for QEMU.
     pub options: Vec<String>,
 }
@@ -226,6 +229,10 @@ impl Machine<'_> {
         }
         for (node, device) in disk::options(&self.disks, self.arch, files.folder) {
             option("-blockdev", &node);
+            option("-device", &device);
+        }
+        for (server, device) in share::options(&self.shares, self.arch, files.folder) {
+            option("-fsdev", &server);
             option("-device", &device);
         }
         option("-append", &self.parameters());

@@ -24,6 +24,7 @@ use crate::packages;
 use crate::policies;
 use crate::project::{Project, progress};
 use crate::qemu::{self, Machine};
+use crate::share::{self, Share};
 use crate::terminal;
 use crate::toolchain;
 
@@ -127,7 +128,7 @@ fn start(project: &Project, options: &RunOptions, unnamed: Unnamed) -> Result<u8
     if let (Some(image), Some(disks)) = (&image, &disks) {
         image.fill(&mut tree, others, disks)?;
     }
-    fill(project, options, &kernel, &plan, &mut tree)?;
+    fill(project, options, &kernel, &plan, &machine, &mut tree)?;
     let on_disk = root.is_some() || image.is_some();
     let unknown = |name: &String| !on_disk && !tree.has_program(name);
     if let Some(name) = bare_name(options).filter(unknown) {
@@ -305,6 +306,7 @@ pub fn machine<'a>(options: &'a RunOptions, kernel: &'a Kernel, arch: Arch) -> R
             .chain(&options.disk)
             .map(|text| Disk::parse(text))
             .collect::<Result<_>>()?,
+        shares: Share::parse_all(&options.share)?,
         append: options.set.iter().chain(&options.append).cloned().collect(),
         options: words,
     })
@@ -316,6 +318,7 @@ fn fill(
     options: &RunOptions,
     kernel: &Kernel,
     plan: &Plan,
+    machine: &Machine,
     tree: &mut Initramfs,
 ) -> Result<()> {
     if plan.tour {
@@ -343,9 +346,14 @@ fn fill(
         modules.extend(disk::LINUX_MODULES);
         modules.push(image::LINUX_MODULE);
     }
+    if !machine.shares.is_empty() {
+        share::fill(&machine.shares, tree);
+        modules.extend(share::LINUX_MODULES);
+    }
     if let Kernel::Linux(version) = kernel
         && !modules.is_empty()
     {
+        // Some are needed for several of these.
         let mut named = std::collections::BTreeSet::new();
         modules.retain(|name| named.insert(*name));
         let files = packages::linux_modules(project, plan.arch, version, &modules)?;

@@ -40,6 +40,7 @@ pub mod totals;
 mod unmap;
 pub mod user;
 pub mod virtio;
+pub mod virtio_9p;
 pub mod virtio_blk;
 pub mod virtio_net;
 pub mod vma;

@@ -8,7 +8,7 @@ use super::super::path::Path;
 use super::super::tmpfs::{self, Options, Tmpfs};
 use super::super::tty::{self, pts_options};
 use super::super::{device, inotify, proc, sysfs};
-use super::super::{erofs, ext4, on_disks};
+use super::super::{erofs, ext4, on_disks, v9fs};
 use super::options::{parse, permissions};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
@@ -44,6 +44,8 @@ enum Own {
     Disk(u64, ext4::Held),
     /// One that is only read.
     Image(u64, erofs::Held),
+    /// One that a server has.
+    Share(v9fs::Held),
 }
 
 /// Flags (MS_*) and options that a file system is to get.
@@ -74,8 +76,8 @@ pub const KEEPS_FLAGS: u32 = 1 << 31;
 pub const ON_DISK: [&str; 2] = ["ext4", "erofs"];
 
 /// The other kinds of file system there are, as /proc/filesystems lists them.
-pub const KINDS: [&str; 7] = [
-    "tmpfs", "ramfs", "devtmpfs", "devpts", "proc", "sysfs", "overlay",
+pub const KINDS: [&str; 8] = [
+    "tmpfs", "ramfs", "devtmpfs", "devpts", "proc", "sysfs", "overlay", "9p",
 ];
 
 /// A look for the file system on a disk.
@@ -106,11 +108,12 @@ impl Super {
         })
     }
 
-    /// A file system of the kind with this name, with these options and `flags` (MS_*).
+    /// A file system of the kind with this name, with these options and `flags` (MS_*); `source`
+    /// tells whose it is, if a server has it.
     ///
     /// # Errors
     /// ENODEV: there is no such kind. EINVAL: it has no such option.
-    pub fn of_kind(name: &[u8], options: &[u8], flags: u32) -> Result<Arc<Self>> {
+    pub fn of_kind(name: &[u8], source: &[u8], options: &[u8], flags: u32) -> Result<Arc<Self>> {
         let mut kinds = KINDS.into_iter();
         let kind = kinds.find(|kind| kind.as_bytes() == name);
         let (root, own, flags) = match kind.ok_or(Errno::ENODEV)? {
@@ -151,6 +154,12 @@ impl Super {
             "overlay" => {
                 let (layers, root, flags) = overlay::mount(options, flags)?;
                 (root, Own::Layers(layers), flags)
+            }
+            "9p" => {
+                let mut own = v9fs::Options::default();
+                let flags = parse(options, flags, |name, value| own.set(name, value))?;
+                let (held, root) = v9fs::mount(source, own)?;
+                (root, Own::Share(held), flags)
             }
             _ => {
                 parse(options, flags, |_, _| Err(Errno::EINVAL))?;
@@ -326,6 +335,8 @@ impl Super {
             }
             Own::Layers(layers) => (OwnChange::Nothing, layers.remount(list, flags)?),
             Own::Unlimited(_) => (OwnChange::Nothing, parse(list, flags, |_, _| Ok(()))?),
+            // As on Linux, a server's options stay what they are.
+            Own::Share(_) => (OwnChange::Nothing, parse(list, flags, |_, _| Ok(()))?),
             Own::Nothing => {
                 let flags = parse(list, flags, |_, _| Err(Errno::EINVAL))?;
                 (OwnChange::Nothing, flags)
@@ -371,6 +382,7 @@ impl Super {
             Own::Disk(_, held) => held.fmt(out),
             Own::Image(_, held) => held.fmt(out),
             Own::Layers(layers) => layers.fmt(out),
+            Own::Share(held) => held.fmt(out),
             Own::Unlimited(0o755) | Own::Nothing => Ok(()),
             Own::Unlimited(mode) => write!(out, ",mode={mode:o}"),
         })

@@ -307,7 +307,7 @@ pub fn mount(source: &[u8], target: Path, kind: &[u8], flags: u32, options: &[u8
             let device = Walk::new(&context).resolve(None, source, true)?;
             Super::on_disk(kind, &device, options, flags)?
         }
-        None => Super::of_kind(kind, options, flags)?,
+        None => Super::of_kind(kind, source, options, flags)?,
     };
     let root = fs.root().clone();
     let mount = Mount::new(fs, root, source, flags)?;

@@ -27,6 +27,11 @@ impl Inode for Node {
         self.attributes()
     }
 
+    fn fresh_attr(&self) -> Result<Attr> {
+        self.top()?.inode().fresh_attr()?;
+        Ok(self.attributes())
+    }
+
     /// Those of the file in its layer, which forbid what they forbid there.
     fn flags(&self) -> u32 {
         self.top().map_or(0, |top| top.inode().flags())

@@ -71,6 +71,25 @@ impl Mapping {
             .and(zeroed)
     }
 
+    /// Bytes were changed where they are kept, or the length was: their pages are read again when
+    /// they are needed. Private copies stay, except of what was cut off.
+    pub fn changed_elsewhere(&self, range: Range<u64>, size: u64) {
+        let before = self.size();
+        self.set_size(size);
+        let unchanged = || Ok(());
+        let whole = PAGE_SIZE as u64;
+        let pages = (range.start / whole) as usize..pages_of(range.end);
+        _ = self.without(pages, false, unchanged);
+        if before != size {
+            // The last page has zeroes beyond the end.
+            let last = (before.min(size) / whole) as usize;
+            _ = self.without(last..usize::MAX, false, unchanged);
+        }
+        if size < before {
+            _ = self.without(pages_of(size)..usize::MAX, true, unchanged);
+        }
+    }
+
     fn set_size(&self, size: u64) {
         self.size.store(size, Release);
         self.backing.resized(size);

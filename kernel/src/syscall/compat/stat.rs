@@ -62,7 +62,12 @@ fn write_stat64(attr: &Attr, to: usize) -> Result<usize> {
 
 pub fn fstatat64(directory: i32, path: usize, to: usize, flags: u32) -> Result<usize> {
     check_flags(flags, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH)?;
-    write_stat64(&path::resolve(directory, path, flags)?.inode().attr(), to)
+    write_stat64(
+        &path::resolve(directory, path, flags)?
+            .inode()
+            .fresh_attr()?,
+        to,
+    )
 }
 
 pub fn stat64(path: usize, to: usize) -> Result<usize> {
@@ -74,7 +79,7 @@ pub fn lstat64(path: usize, to: usize) -> Result<usize> {
 }
 
 pub fn fstat64(fd: i32, to: usize) -> Result<usize> {
-    write_stat64(&file_of(fd)?.dentry().inode().attr(), to)
+    write_stat64(&file_of(fd)?.dentry().inode().fresh_attr()?, to)
 }
 
 /// `struct stat` (arch/arm/include/uapi/asm/stat.h).
@@ -117,16 +122,16 @@ fn write_stat(attr: &Attr, to: usize) -> Result<usize> {
 }
 
 pub fn newstat(path: usize, to: usize) -> Result<usize> {
-    write_stat(&path::resolve(AT_FDCWD, path, 0)?.inode().attr(), to)
+    write_stat(&path::resolve(AT_FDCWD, path, 0)?.inode().fresh_attr()?, to)
 }
 
 pub fn newlstat(path: usize, to: usize) -> Result<usize> {
     let place = path::resolve(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW)?;
-    write_stat(&place.inode().attr(), to)
+    write_stat(&place.inode().fresh_attr()?, to)
 }
 
 pub fn newfstat(fd: i32, to: usize) -> Result<usize> {
-    write_stat(&file_of(fd)?.dentry().inode().attr(), to)
+    write_stat(&file_of(fd)?.dentry().inode().fresh_attr()?, to)
 }
 
 /// The size of `struct statfs64`, and the size with padding that some programs pass.

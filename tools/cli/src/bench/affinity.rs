@@ -138,6 +138,7 @@ pub fn machine<'b>(
         accel: Accel::Tcg,
         debugger: None,
         disks: Vec::new(),
+        shares: Vec::new(),
         append: subject.parameters.clone(),
         options: [&vm::HYPERVISOR.map(String::from), more].concat(),
     }

@@ -84,6 +84,7 @@ impl Boot<'_> {
             accel: Accel::Tcg,
             debugger: None,
             disks: Vec::new(),
+            shares: Vec::new(),
             append: self.subject.parameters.clone(),
             options,
         };

@@ -113,6 +113,7 @@ impl Jobs<'_> {
             accel: Accel::Tcg,
             debugger: None,
             disks: Vec::new(),
+            shares: Vec::new(),
             append: self.subject.parameters.clone(),
             options,
         }

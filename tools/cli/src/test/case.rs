@@ -24,6 +24,8 @@
 //!   share one
 //! - `#: disk SIZE`: its machine has an empty disk of so many MiB, /dev/vda; each such case has a
 //!   machine of its own
+//! - `#: share`: its machine has an empty folder of the host to mount, with the tag `share0`; each
+//!   such case has a machine of its own
 //! - `#: module NAME…`: modules that Debian's Linux loads for it, by their paths without the ending
 //! - `#: minutes N`: it may take so long, and runs on one machine of each architecture
 //! - `#: slow`: it waits or works for many seconds, and runs on two machines of each architecture,
@@ -76,6 +78,8 @@ pub struct Case {
     pub memory: Option<String>,
     /// The size of the disk of its machine, in MiB, if it has one.
     pub disk: Option<u64>,
+    /// Whether its machine has a folder of the host.
+    pub share: bool,
     /// Modules that Debian's Linux loads for it.
     pub modules: Vec<String>,
     /// How many minutes it may take, if that is more than others; then one machine of each
@@ -161,6 +165,7 @@ fn read(script: &Path) -> Result<Case> {
             ["guest"] => case.guest = true,
             ["memory", size] => case.memory = Some(size.to_string()),
             ["disk", size] => case.disk = Some(size.parse()?),
+            ["share"] => case.share = true,
             ["module", _, ..] => case.modules.extend(names()),
             ["minutes", number] => case.minutes = Some(number.parse()?),
             ["slow"] => case.slow = true,

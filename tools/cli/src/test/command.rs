@@ -235,6 +235,7 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
     super::disks::test(project, arch, report)?;
     super::images::test(project, arch, report)?;
     super::networks::test(project, arch, report)?;
+    super::shares::test(project, arch, report)?;
     super::semihosting::test(project, arch, report)
 }
 

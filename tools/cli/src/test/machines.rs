@@ -490,6 +490,7 @@ impl Setting {
             accel: Accel::Tcg,
             debugger: None,
             disks: Vec::new(),
+            shares: Vec::new(),
             append: owned(&[self.append, append].concat()),
             options: owned(self.options),
         }

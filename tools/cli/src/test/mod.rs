@@ -18,6 +18,7 @@ mod mutation;
 mod networks;
 pub mod programs;
 mod semihosting;
+mod shares;
 mod stack;
 
 use std::sync::{Mutex, PoisonError};

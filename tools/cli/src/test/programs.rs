@@ -21,6 +21,7 @@ use crate::options::TestOptions;
 use crate::packages;
 use crate::project::Project;
 use crate::session::{Event, Session};
+use crate::share::{self, Share};
 use crate::toolchain;
 use crate::vm;
 
@@ -143,9 +144,10 @@ fn run(
 ) -> Result<String> {
     let mut lockdep = String::new();
     let needs = |case: &Case| (case.packages.clone(), case.memory.clone());
-    // A disk is only empty once.
+    // A disk is only empty once, and so is a folder.
+    let is_alone = |case: &Case| case.disk.is_some() || case.share;
     let alike = |one: &&Case, other: &&Case| {
-        needs(one) == needs(other) && one.disk.is_none() && other.disk.is_none()
+        needs(one) == needs(other) && !is_alone(one) && !is_alone(other)
     };
     for alike in cases.chunk_by(alike) {
         lockdep += &run_alike(project, kernel, setting, alike, &mut done)?;
@@ -253,6 +255,9 @@ pub fn boot(
     if let Some(size) = cases.first().and_then(|case| case.disk) {
         machine.disks.push(Disk::empty(size << 20));
     }
+    if cases.first().is_some_and(|case| case.share) {
+        machine.shares.push(Share::empty());
+    }
     if let Kernel::Linux(version) = kernel {
         let files = packages::linux_modules(project, setting.arch, version, &modules(cases))?;
         tree.modules(&files)?;
@@ -275,6 +280,9 @@ fn modules<'a>(cases: &[&'a Case]) -> Vec<&'a str> {
     let mut modules = Vec::new();
     if cases.first().is_some_and(|case| case.disk.is_some()) {
         modules.extend(disk::LINUX_MODULES);
+    }
+    if cases.first().is_some_and(|case| case.share) {
+        modules.extend(share::LINUX_MODULES);
     }
     for module in cases.iter().flat_map(|case| &case.modules) {
         if !modules.contains(&module.as_str()) {

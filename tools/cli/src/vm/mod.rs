@@ -155,6 +155,7 @@ pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
         accel: Accel::Tcg,
         debugger: None,
         disks: Vec::new(),
+        shares: Vec::new(),
         append: options.set.iter().chain(&options.append).cloned().collect(),
         options: machine_options,
     };
