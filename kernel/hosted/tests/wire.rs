@@ -449,6 +449,32 @@ fn connect_from(fd: usize) {
     assert_eq!(connect(fd, 7003).source, 86);
 }
 
+#[test]
+fn a_listener_forgets_who_was_half_open() {
+    run(|| {
+        plug();
+        let server = listen(188, 5);
+        let mut far = Far::new(188, 4000);
+        far.open();
+        sys!(shutdown, server, SHUT_RD).unwrap();
+        // No SYN-ACK is sent again for a port that nobody has.
+        sys!(
+            nanosleep,
+            put(&[100u64, 0].map(u64::to_ne_bytes).concat()),
+            0
+        )
+        .unwrap();
+        let own = || heard().into_iter().filter(|sent| sent.0.source == 188);
+        assert_eq!(own().count(), 0);
+        sys!(listen, server, 5).unwrap();
+        say(&far.header(Flags::ACK), &[]);
+        // The neighbour's entry may be too old.
+        let answer: Vec<_> = own().chain(own()).collect();
+        assert_eq!(answer.len(), 1);
+        assert!(answer[0].0.flags.contains(Flags::RST));
+    });
+}
+
 /// Seconds of CLOCK_MONOTONIC.
 fn now() -> u64 {
     let time = reserve(16);
