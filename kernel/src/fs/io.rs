@@ -348,6 +348,11 @@ impl<'a> Sink<'a> {
         }
     }
 
+    /// Whether it is in the kernel's memory, which may take less than fits, for lack of memory.
+    pub fn is_in_kernel(&self) -> bool {
+        matches!(self.0, Target::Kernel(_))
+    }
+
     /// As [`Self::put_frame`] under a lock that must not wait for a page: all of `len` bytes, or
     /// none and EFAULT, which [`Self::fault_in`] may cure without the lock.
     #[inline(always)]

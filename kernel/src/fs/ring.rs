@@ -104,6 +104,9 @@ impl Ring {
 
     #[inline(never)]
     fn peek_pages_present(&self, to: &mut Sink, skip: usize, wanted: usize) -> Result<usize> {
+        if to.is_in_kernel() {
+            return self.peek_pages(to, skip, wanted);
+        }
         to.all_or_none(|to| {
             let mut total = 0;
             while total < wanted {

@@ -102,7 +102,12 @@ pub(super) fn read_record(
     };
     let before = from.saturating_sub(mark.start) as usize;
     let whole = (mark.end - mark.start) as usize - before;
+    let room = to.left();
     let count = bytes.ring.peek_present(to, reading.skip, whole)?;
+    if count < whole.min(room) {
+        // The place in the kernel found no memory.
+        return Err(Errno::ENOMEM);
+    }
     if reading.peek {
         return Ok(Some(Found {
             count,
