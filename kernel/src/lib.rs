@@ -17,6 +17,7 @@ mod keyring;
 #[cfg(guests)]
 mod kvm;
 mod net;
+pub mod slow_disk;
 mod start;
 mod sync;
 mod syscall;

@@ -212,7 +212,7 @@ pub const CALLS: &[Call] = calls! {
     195 shmctl(Int, Int, Pointer) Whole;
     196 shmat(Int, Pointer, Hex) Whole;
     197 shmdt(Pointer) Whole;
-    198 socket(Int, Int, Int) Partial("Unix; TCP, UDP, ping and raw sockets (of TCP none) on the machine itself; netlink for interfaces and sockets");
+    198 socket(Int, Int, Int) Partial("Unix; TCP, UDP, ping and raw sockets (of TCP none) on the machine itself; packet sockets; netlink for interfaces and sockets");
     199 socketpair(Int, Int, Int, Pointer) Whole;
     200 bind(Fd, Pointer, Uint) Whole;
     201 listen(Fd, Int) Whole;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use hosted::*;
 use ip::checksum::Sum;
 use ip::{arp, ethernet, v4};
-use kernel::wire;
+use kernel::{slow_disk, wire};
 use linux_raw_sys::net::*;
 use tcp::header::MOST_BYTES;
 use tcp::{Flags, Header};
@@ -450,6 +450,96 @@ fn connect_from(fd: usize) {
 }
 
 #[test]
+fn a_listener_forgets_who_was_half_open() {
+    run(|| {
+        plug();
+        let server = listen(188, 5);
+        let mut far = Far::new(188, 4000);
+        far.open();
+        sys!(shutdown, server, SHUT_RD).unwrap();
+        // No SYN-ACK is sent again for a port that nobody has.
+        sys!(
+            nanosleep,
+            put(&[100u64, 0].map(u64::to_ne_bytes).concat()),
+            0
+        )
+        .unwrap();
+        let own = || heard().into_iter().filter(|sent| sent.0.source == 188);
+        assert_eq!(own().count(), 0);
+        sys!(listen, server, 5).unwrap();
+        say(&far.header(Flags::ACK), &[]);
+        // The neighbour's entry may be too old.
+        let answer: Vec<_> = own().chain(own()).collect();
+        assert_eq!(answer.len(), 1);
+        assert!(answer[0].0.flags.contains(Flags::RST));
+    });
+}
+
+/// Seconds of CLOCK_MONOTONIC.
+fn now() -> u64 {
+    let time = reserve(16);
+    sys!(clock_gettime, 1, time).unwrap();
+    u64::from_ne_bytes(peek(time, 8).try_into().unwrap())
+}
+
+/// A private mapping of the slow disk, none of whose pages is present.
+fn slow_pages(count: usize) -> usize {
+    const PRIVATE: usize = 2;
+    let disk = sys!(openat, -100, "/slow", linux_raw_sys::general::O_RDWR, 0).unwrap();
+    sys!(mmap, 0, count * 4096, 3, PRIVATE, disk, 0).unwrap()
+}
+
+#[test]
+fn a_card_does_not_wait_for_a_program_that_waits_for_a_page() {
+    run(|| {
+        plug();
+        slow_disk::plug(64).unwrap();
+        sys!(mknodat, -100, "/slow", 0o60_600, 254 << 8).unwrap();
+        let server = listen(189, 5);
+        let mut far = Far::connect(189, 4000);
+        let fd = sys!(accept4, server, 0, 0, 0).unwrap();
+        let datagrams = sys!(socket, AF_INET, SOCK_DGRAM, 0).unwrap();
+        sys!(bind, datagrams, address(OWN, 190), 16).unwrap();
+        let datagram = |text: &[u8]| {
+            let mut bytes = [&[0, 190, 0, 190, 0, 8 + text.len() as u8, 0, 0], text].concat();
+            let sum = Sum::pseudo(IpAddr::V4(PEER), IpAddr::V4(OWN), 17, bytes.len());
+            let sum = sum.with(&bytes).checksum();
+            bytes[6..8].copy_from_slice(&sum.to_be_bytes());
+            give(17, &bytes);
+        };
+        far.send(Flags::PSH, b"hello");
+        datagram(b"first");
+        let calls: [fn(usize, usize) -> bool; 3] = [
+            |stream, _| sys!(read, stream, slow_pages(1), 10) == Ok(5),
+            |_, datagrams| sys!(read, datagrams, slow_pages(1), 10) == Ok(5),
+            |stream, _| sys!(write, stream, slow_pages(1), 4096) == Ok(4096),
+        ];
+        for call in calls {
+            fork(move || assert!(call(fd, datagrams))).unwrap();
+        }
+        sys!(nanosleep, put(&[1u64, 0].map(u64::to_ne_bytes).concat()), 0).unwrap();
+        let before = now();
+        far.send(Flags::PSH, b" again");
+        datagram(b"second");
+        assert!(now() < before + 60, "the card waited");
+        let status = reserve(4);
+        for _ in calls {
+            sys!(wait4, -1, status, 0, 0).unwrap();
+            assert_eq!(peek(status, 4), [0; 4]);
+        }
+        assert!(
+            now() >= before + slow_disk::READ - 60,
+            "the pages were slow"
+        );
+        let bytes = reserve(10);
+        assert_eq!(sys!(read, fd, bytes, 6), Ok(6));
+        assert_eq!(peek(bytes, 6), b" again");
+        assert_eq!(sys!(read, datagrams, bytes, 10), Ok(6));
+        assert_eq!(peek(bytes, 6), b"second");
+    });
+}
+
+#[test]
 fn a_full_window_is_enough_for_a_poller() {
     run(|| {
         plug();
@@ -587,5 +677,22 @@ fn who_waits_for_more_than_memory_allows_is_told() {
         let count = told();
         set_memory(&before);
         assert_eq!(count, 1);
+    });
+}
+
+#[test]
+fn a_write_ends_at_the_first_bad_page() {
+    run(|| {
+        let pair = reserve(8);
+        sys!(socketpair, AF_UNIX, SOCK_STREAM, 0, pair).unwrap();
+        let [from, to] = [0, 4].map(|at| peek(pair + at, 1)[0] as usize);
+        // A page that was never touched, and none behind it.
+        let page = sys!(mmap, 0, 8192, 3, 0x22, usize::MAX, 0).unwrap();
+        sys!(munmap, page + 4096, 4096).unwrap();
+        assert_eq!(sys!(write, from, page + 4000, 200), Ok(96));
+        assert_eq!(sys!(write, from, page + 4096, 200), Err(Errno::EFAULT));
+        assert_eq!(sys!(read, to, page + 4090, 96), Ok(6));
+        assert_eq!(sys!(read, to, page + 4096, 96), Err(Errno::EFAULT));
+        assert_eq!(sys!(read, to, page, 200), Ok(90));
     });
 }

@@ -37,7 +37,11 @@ impl IoVec {
 /// The maximum number of bytes of a call, as on Linux (`MAX_RW_COUNT`).
 pub const MAX_COUNT: usize = 0x7fff_f000;
 
+/// The number of bytes that are faulted in at a time.
+const FAULTED_IN: usize = 64 * PAGE_SIZE;
+
 /// A position in a list of pieces of user memory.
+#[derive(Clone, Copy)]
 struct Cursor<'a> {
     pieces: &'a [IoVec],
     /// The number of bytes of the first piece that are done.
@@ -92,6 +96,36 @@ impl<'a> Cursor<'a> {
                 Ok(did)
             }
             _ => self.advance_pieces(len, &mut copy),
+        }
+    }
+
+    /// As [`Self::advance`] with a `copy` that resolves no faults: all of `len` bytes, or none.
+    #[inline(always)]
+    fn advance_whole(
+        &mut self,
+        len: usize,
+        mut copy: impl FnMut(usize, usize, usize) -> usize,
+    ) -> Result<usize> {
+        let len = len.min(self.left);
+        match self.pieces.first() {
+            Some(piece) if len <= piece.len - self.done => {
+                if copy(piece.base.wrapping_add(self.done), 0, len) < len {
+                    return Err(Errno::EFAULT);
+                }
+                self.done += len;
+                self.left -= len;
+                Ok(len)
+            }
+            _ => {
+                let start = *self;
+                match self.advance_pieces(len, &mut copy) {
+                    Ok(did) if did == len => Ok(len),
+                    _ => {
+                        *self = start;
+                        Err(Errno::EFAULT)
+                    }
+                }
+            }
         }
     }
 
@@ -314,6 +348,56 @@ impl<'a> Sink<'a> {
         }
     }
 
+    /// Whether it is in the kernel's memory, which may take less than fits, for lack of memory.
+    pub fn is_in_kernel(&self) -> bool {
+        matches!(self.0, Target::Kernel(_))
+    }
+
+    /// As [`Self::put_frame`] under a lock that must not wait for a page: all of `len` bytes, or
+    /// none and EFAULT, which [`Self::fault_in`] may cure without the lock.
+    #[inline(always)]
+    pub fn put_frame_present(
+        &mut self,
+        frame: &FrameRef,
+        offset: usize,
+        len: usize,
+    ) -> Result<usize> {
+        match &mut self.0 {
+            Target::User(cursor) => cursor.advance_whole(len, |to, at, len| {
+                frame.copy_to_user_present(offset + at, to, len)
+            }),
+            Target::Kernel(place) => place.put_frame(frame, offset, len),
+        }
+    }
+
+    /// Faults in the memory of the next bytes, which are about to be written, and clears it;
+    /// returns how many can be written.
+    ///
+    /// # Errors
+    /// EFAULT: not even one.
+    pub fn fault_in(&self) -> Result<usize> {
+        match &self.0 {
+            Target::User(cursor) => {
+                let mut ahead = *cursor;
+                ahead.advance(FAULTED_IN, |to, _, len| user::clear(to, len))
+            }
+            Target::Kernel(place) => Ok(place.left()),
+        }
+    }
+
+    /// Calls `put`, and undoes what it did to the place in user memory if it fails.
+    pub fn all_or_none(&mut self, put: impl FnOnce(&mut Self) -> Result<usize>) -> Result<usize> {
+        let start = match &self.0 {
+            Target::User(cursor) => Some(*cursor),
+            Target::Kernel(_) => None,
+        };
+        put(self).inspect_err(|_| {
+            if let Some(start) = start {
+                self.0 = Target::User(start);
+            }
+        })
+    }
+
     /// Adds `len` zeroes.
     pub fn put_zeros(&mut self, len: usize) -> Result<usize> {
         match &mut self.0 {
@@ -473,6 +557,66 @@ impl<'a> Source<'a> {
                 frame.copy_from_user(offset + at, from, len)
             }),
             Origin::Kernel(bytes) => bytes.take_frame(frame, offset, len),
+        }
+    }
+
+    /// As [`Self::take_frame`] under a lock that must not wait for a page: all of `len` bytes, or
+    /// none and EFAULT, which [`Self::fault_in`] may cure without the lock.
+    #[inline(always)]
+    pub fn take_frame_present(
+        &mut self,
+        frame: &FrameRef,
+        offset: usize,
+        len: usize,
+    ) -> Result<usize> {
+        match &mut self.0 {
+            Origin::User(cursor) => cursor.advance_whole(len, |from, at, len| {
+                frame.copy_from_user_present(offset + at, from, len)
+            }),
+            Origin::Kernel(bytes) => bytes.take_frame(frame, offset, len),
+        }
+    }
+
+    /// Calls `take`, and undoes what it did to the place in user memory if it fails.
+    pub fn all_or_none(&mut self, take: impl FnOnce(&mut Self) -> Result<usize>) -> Result<usize> {
+        let start = match &self.0 {
+            Origin::User(cursor) => Some(*cursor),
+            Origin::Kernel(_) => None,
+        };
+        take(self).inspect_err(|_| {
+            if let Some(start) = start {
+                self.0 = Origin::User(start);
+            }
+        })
+    }
+
+    /// Faults in the memory of the next bytes; returns how many can be read.
+    ///
+    /// # Errors
+    /// EFAULT: not even one.
+    pub fn fault_in(&self) -> Result<usize> {
+        let Origin::User(cursor) = &self.0 else {
+            return Ok(self.left());
+        };
+        let (mut ahead, mut bytes, mut done) = (*cursor, [0; 256], 0);
+        ahead.left = ahead.left.min(FAULTED_IN);
+        while ahead.left > 0 {
+            let read = ahead.advance(bytes.len(), |from, at, len| {
+                user::copy_from(from, &mut bytes[at..at + len])
+            });
+            match read {
+                Ok(count) => done += count,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Extends a limited source in user memory to `len` bytes again.
+    pub fn allow(&mut self, len: usize) {
+        if let Origin::User(cursor) = &mut self.0 {
+            cursor.left = len;
         }
     }
 

@@ -90,6 +90,34 @@ impl Ring {
         Ok(total)
     }
 
+    /// As [`Self::peek`], under a lock that must not wait for a page of the program: as many bytes
+    /// as there are and fit, but at most `most`, or none and EFAULT.
+    #[inline(always)]
+    pub fn peek_present(&self, to: &mut Sink, skip: usize, most: usize) -> Result<usize> {
+        let wanted = self.len.saturating_sub(skip).min(to.left()).min(most);
+        let (slot, offset, rest) = self.place(self.head + skip);
+        match &self.pages[slot] {
+            Some(page) if wanted <= rest => to.put_frame_present(page, offset, wanted),
+            _ => self.peek_pages_present(to, skip, wanted),
+        }
+    }
+
+    #[inline(never)]
+    fn peek_pages_present(&self, to: &mut Sink, skip: usize, wanted: usize) -> Result<usize> {
+        if to.is_in_kernel() {
+            return self.peek_pages(to, skip, wanted);
+        }
+        to.all_or_none(|to| {
+            let mut total = 0;
+            while total < wanted {
+                let (slot, offset, rest) = self.place(self.head + skip + total);
+                let page = self.page_at(slot).ok_or(Errno::EFAULT)?;
+                total += to.put_frame_present(page, offset, rest.min(wanted - total))?;
+            }
+            Ok(total)
+        })
+    }
+
     /// Drops the first `count` bytes.
     #[inline]
     pub fn consume(&mut self, count: usize) {
@@ -270,21 +298,64 @@ impl Ring {
                 self.len += count;
                 Ok(count)
             }
-            _ => self.write_pages(from, wanted),
+            _ => self.write_pages::<false>(from, wanted),
         }
+    }
+
+    /// As [`Self::write_some`], under a lock that must not wait for a page of the program: a
+    /// fault ends it, with EFAULT if it moved nothing.
+    #[inline(always)]
+    pub fn write_some_present(&mut self, from: &mut Source, most: usize) -> Result<usize> {
+        let wanted = most.min(self.room()).min(from.left());
+        let (slot, offset, rest) = self.place(self.head + self.len);
+        match &self.pages[slot] {
+            Some(page) if wanted <= rest => {
+                let count = from.take_frame_present(page, offset, wanted)?;
+                self.len += count;
+                Ok(count)
+            }
+            _ => self.write_pages::<true>(from, wanted),
+        }
+    }
+
+    /// As [`Self::write_some_present`], but all of `len` bytes, for which there is room, or EFAULT:
+    /// then the source is as before, and the caller truncates the ring.
+    #[inline]
+    pub fn write_record_present(&mut self, from: &mut Source, len: usize) -> Result<usize> {
+        let (slot, offset, rest) = self.place(self.head + self.len);
+        match &self.pages[slot] {
+            Some(page) if len <= rest => {
+                from.take_frame_present(page, offset, len)?;
+                self.len += len;
+                Ok(len)
+            }
+            _ => self.write_record_pages(from, len),
+        }
+    }
+
+    #[inline(never)]
+    fn write_record_pages(&mut self, from: &mut Source, len: usize) -> Result<usize> {
+        from.all_or_none(|from| match self.write_pages::<true>(from, len)? {
+            count if count == len => Ok(len),
+            _ => Err(Errno::EFAULT),
+        })
     }
 
     /// Moves `wanted` bytes, for which there is room, to any number of pages.
     #[inline(never)]
-    fn write_pages(&mut self, from: &mut Source, wanted: usize) -> Result<usize> {
+    fn write_pages<const PRESENT: bool>(
+        &mut self,
+        from: &mut Source,
+        wanted: usize,
+    ) -> Result<usize> {
         let mut total = 0;
         while total < wanted {
             let (slot, offset, rest) = self.place(self.head + self.len);
             let len = rest.min(wanted - total);
-            match self
-                .page(slot)
-                .and_then(|page| from.take_frame(page, offset, len))
-            {
+            match self.page(slot).and_then(|page| match PRESENT {
+                true => from.take_frame_present(page, offset, len),
+                false => from.take_frame(page, offset, len),
+            }) {
                 Ok(count) => {
                     total += count;
                     self.len += count;

@@ -1,5 +1,6 @@
 //! Names of sockets, and their addresses as programs see them.
 
+use super::packet::Link;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
 use alloc::sync::Arc;
@@ -29,6 +30,8 @@ pub enum Name {
     Inet(SocketAddr),
     /// A netlink port, and the groups that its socket has joined.
     Netlink(u32, u32),
+    /// A link-layer address.
+    Link(Link),
 }
 
 /// An address: `struct sockaddr` of any family.
@@ -71,6 +74,10 @@ impl Address {
                 rest[2..6].copy_from_slice(&port.to_ne_bytes());
                 rest[6..].copy_from_slice(&groups.to_ne_bytes());
                 Self::new(domain, &rest)
+            }
+            Name::Link(link) => {
+                let (rest, len) = link.address();
+                Self::new(domain, &rest[..len])
             }
             Name::Unnamed if domain == AF_UNIX => Self::new(domain, &[]),
             Name::Unnamed => Self::of_inet(SocketAddr::new(unspecified(domain), 0), domain),

@@ -4,6 +4,7 @@
 use super::address::Name;
 use super::control_message::Ancillary;
 use super::interface::INDEX;
+use super::packet::Link;
 use super::socket::Base;
 use super::{RAW, inet};
 use crate::arch::cpu;
@@ -91,19 +92,36 @@ impl Filter {
                 bytes[2 * at..2 * at + 2].copy_from_slice(&word.to_be_bytes());
             }
         }
+        let protocol = match sender {
+            Name::Inet(from) if from.is_ipv4() => IP,
+            Name::Inet(_) => IP_V6,
+            _ => 0,
+        };
         let seen = Seen {
             bytes,
             mark: ancillary.header.mark.unwrap_or(0),
-            protocol: match sender {
-                Name::Inet(from) if from.is_ipv4() => IP,
-                Name::Inet(_) => IP_V6,
-                _ => 0,
-            },
+            protocol,
+            kind: 0,
+            link: (protocol != 0).then_some((INDEX, LOOPBACK)),
         };
         let kept = bpf::packet::run(&self.program, &seen) as usize;
         let least = self.head.max(1);
         let kept = (kept != 0).then(|| kept.max(least).min(bytes.len()))?;
         Some(kept.saturating_sub(self.head))
+    }
+}
+
+impl Filter {
+    /// The number of bytes of a frame that the socket receives; 0 if the frame is dropped.
+    pub fn kept_of_frame(&self, bytes: &[u8], link: &Link) -> usize {
+        let seen = Seen {
+            bytes,
+            mark: 0,
+            protocol: link.protocol.into(),
+            kind: link.kind,
+            link: Some((link.index, link.hardware.into())),
+        };
+        bpf::packet::run(&self.program, &seen) as usize
     }
 }
 
@@ -113,6 +131,10 @@ struct Seen<'a> {
     mark: u32,
     /// The link-layer protocol; 0 if there is no link.
     protocol: u32,
+    /// The packet's type (PACKET_HOST and so on).
+    kind: u8,
+    /// The link's interface and its hardware.
+    link: Option<(u32, u32)>,
 }
 
 impl Packet for Seen<'_> {
@@ -121,19 +143,15 @@ impl Packet for Seen<'_> {
     }
 
     fn beside(&self, what: Beside) -> Option<u32> {
-        let linked = self.protocol != 0;
         match what {
             Beside::Protocol => Some(self.protocol),
-            Beside::Interface => linked.then_some(INDEX),
-            Beside::Hardware => linked.then_some(LOOPBACK),
+            Beside::Interface => self.link.map(|(index, _)| index),
+            Beside::Hardware => self.link.map(|(_, hardware)| hardware),
+            Beside::Kind => Some(self.kind.into()),
             Beside::Mark => Some(self.mark),
             Beside::Cpu => Some(cpu::this().index() as u32),
             Beside::Random => Some(random::u64() as u32),
-            Beside::Kind
-            | Beside::Queue
-            | Beside::Vlan
-            | Beside::HasVlan
-            | Beside::VlanProtocol => Some(0),
+            Beside::Queue | Beside::Vlan | Beside::HasVlan | Beside::VlanProtocol => Some(0),
         }
     }
 }

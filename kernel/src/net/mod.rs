@@ -14,6 +14,7 @@ pub mod mib;
 pub mod netlink;
 mod oob;
 pub mod options;
+pub mod packet;
 pub mod proc_net;
 pub mod scm_rights;
 mod sending;
@@ -27,7 +28,7 @@ pub mod wait;
 
 use crate::errno::{Errno, Result};
 use alloc::sync::Arc;
-use linux_raw_sys::net::{AF_INET, AF_INET6, AF_NETLINK, AF_UNIX};
+use linux_raw_sys::net::{AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_UNIX};
 use socket::Socket;
 
 /// Kinds of sockets (`enum sock_type`).
@@ -50,6 +51,7 @@ pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
         AF_UNIX => unix::new(kind, protocol),
         AF_INET | AF_INET6 => inet::new(domain, kind, protocol),
         AF_NETLINK => netlink::new(kind, protocol),
+        AF_PACKET => packet::new(kind, protocol),
         _ => Err(Errno::EAFNOSUPPORT),
     }
 }
@@ -60,6 +62,7 @@ pub fn pair(domain: u32, kind: u32, protocol: u32) -> Result<[Arc<dyn Socket>; 2
         AF_UNIX => unix::pair(kind, protocol),
         AF_INET | AF_INET6 => inet::new(domain, kind, protocol).and(Err(Errno::EOPNOTSUPP)),
         AF_NETLINK => Err(Errno::EOPNOTSUPP),
+        AF_PACKET => packet::new(kind, protocol).and(Err(Errno::EOPNOTSUPP)),
         _ => Err(Errno::EAFNOSUPPORT),
     }
 }

@@ -76,8 +76,9 @@ impl Channel {
             .filter(|urgent| !urgent.taken && !self.is_inline());
         let urgent = urgent.ok_or(Errno::EINVAL)?;
         let room = to.left();
-        to.truncate(1);
-        let count = bytes.ring.peek(to, (urgent.at - bytes.read) as usize)?;
+        let mut byte = [0];
+        let skip = (urgent.at - bytes.read) as usize;
+        bytes.ring.peek(&mut Sink::kernel(&mut byte), skip)?;
         if flags & MSG_PEEK == 0 {
             bytes.urgent = Some(Urgent {
                 taken: true,
@@ -85,6 +86,8 @@ impl Channel {
             });
             self.publish(&mut bytes);
         }
+        drop(bytes);
+        let count = to.put(&byte)?;
         Ok(Received {
             flags: if room == 0 {
                 MSG_OOB | MSG_TRUNC

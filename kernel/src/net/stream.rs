@@ -83,6 +83,14 @@ fn receive_in(
         let found = match next(channel, to, reading, &ended, wait) {
             Ok(Some(found)) => found,
             Ok(None) => break,
+            Err(Errno::EFAULT) if !channel.is_framed() => {
+                match read_faulted_in(channel, to, left, reading) {
+                    Ok(Some(found)) => found,
+                    Ok(None) => continue,
+                    Err(error) if total == 0 => return Err(error),
+                    Err(_) => break,
+                }
+            }
             Err(error) if total == 0 => return Err(error),
             Err(_) => break,
         };
@@ -106,6 +114,28 @@ fn receive_in(
         }
     }
     Ok(())
+}
+
+/// Repeats a read that failed because of a fault, which was not resolved under the channel's lock,
+/// once it is resolved. `None` if another reader has taken the bytes meanwhile.
+#[cold]
+fn read_faulted_in(
+    channel: &Channel,
+    to: &mut Sink,
+    left: usize,
+    reading: Reading,
+) -> Result<Option<Found>> {
+    loop {
+        let reached = to.fault_in()?;
+        to.truncate(reached);
+        match channel.read(to, reading) {
+            Err(Errno::EFAULT) => cond_resched_killable()?,
+            found => {
+                to.allow(left);
+                return found;
+            }
+        }
+    }
 }
 
 /// The number of bytes that are discarded at a time.

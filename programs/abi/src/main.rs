@@ -131,6 +131,7 @@ mod sve_default;
 mod sysctl;
 #[cfg(target_arch = "aarch64")]
 mod tags;
+mod taps;
 mod tcp_memory;
 mod threads;
 mod time;
@@ -275,6 +276,7 @@ fn main() {
         #[cfg(target_arch = "aarch64")]
         Some("sve-default") => sve_default::run(),
         Some("sysctl") => sysctl::run(),
+        Some("taps") => taps::run(),
         Some("tcp-memory") => tcp_memory::run(),
         Some("tree") => tree::run(),
         Some("usage") => usage::run(),

@@ -25,7 +25,7 @@ pub use files::{
 pub use memory::{MADVISE, MLOCK, MLOCKALL, MMAP, MREMAP, MSYNC, PROCESS_MADVISE, SHMAT, SHMGET};
 pub use process::{CLONE, PERSONALITY, PRCTL, UNSHARE};
 pub use sockets::{
-    INTERFACE, IP, IP_CONTROL, IPV6, IPV6_CONTROL, NETLINK, ROUTE, SOCKET, TCP, UDP,
+    INTERFACE, IP, IP_CONTROL, IPV6, IPV6_CONTROL, NETLINK, PACKET, ROUTE, SOCKET, TCP, UDP,
 };
 pub use system::{GETRANDOM, REBOOT, SYSLOG};
 pub use threads::{
@@ -119,6 +119,7 @@ pub const GROUPS: &[&Group] = &[
     &IP_CONTROL,
     &IPV6_CONTROL,
     &NETLINK,
+    &PACKET,
     &ROUTE,
     &INTERFACE,
 ];

@@ -31,7 +31,7 @@ pub const SOCKET: Group = Group {
         20 SO_RCVTIMEO_OLD Whole;
         21 SO_SNDTIMEO_OLD Whole;
         25 SO_BINDTODEVICE Partial("lo alone");
-        26 SO_ATTACH_FILTER Partial("of datagrams and netlink; filters read neither headers before their packet nor its hash");
+        26 SO_ATTACH_FILTER Partial("of datagrams, frames and netlink; filters read neither headers before their packet nor its hash");
         27 SO_DETACH_FILTER Whole;
         28 SO_PEERNAME Whole;
         29 SO_TIMESTAMP_OLD Whole;
@@ -282,6 +282,37 @@ pub const NETLINK: Group = Group {
         10 NETLINK_CAP_ACK Whole;
         11 NETLINK_EXT_ACK Partial("no error has a text, or says which attribute it is about");
         12 NETLINK_GET_STRICT_CHK Absent;
+    },
+};
+
+/// Options of level SOL_PACKET.
+pub const PACKET: Group = Group {
+    title: "setsockopt, getsockopt: SOL_PACKET",
+    refused: "ENOPROTOOPT",
+    choices: choices! {
+        1 PACKET_ADD_MEMBERSHIP Partial("cards pass all groups of their link, whoever asks");
+        2 PACKET_DROP_MEMBERSHIP Whole;
+        3 PACKET_RECV_OUTPUT Absent;
+        5 PACKET_RX_RING Absent;
+        6 PACKET_STATISTICS Whole;
+        7 PACKET_COPY_THRESH Absent;
+        8 PACKET_AUXDATA Whole;
+        9 PACKET_ORIGDEV Whole;
+        10 PACKET_VERSION Absent;
+        11 PACKET_HDRLEN Absent;
+        12 PACKET_RESERVE Absent;
+        13 PACKET_TX_RING Absent;
+        14 PACKET_LOSS Absent;
+        15 PACKET_VNET_HDR Absent;
+        16 PACKET_TX_TIMESTAMP Absent;
+        17 PACKET_TIMESTAMP Absent;
+        18 PACKET_FANOUT Absent;
+        19 PACKET_TX_HAS_OFF Absent;
+        20 PACKET_QDISC_BYPASS Absent;
+        21 PACKET_ROLLOVER_STATS Absent;
+        22 PACKET_FANOUT_DATA Absent;
+        23 PACKET_IGNORE_OUTGOING Whole;
+        24 PACKET_VNET_HDR_SZ Absent;
     },
 };
 

@@ -134,6 +134,13 @@ impl Listener {
         self.config.mss = mss;
     }
 
+    /// Forgets the half-open connections: the socket listens no more.
+    pub fn clear(&mut self) {
+        self.requests = HashMap::default();
+        self.timers = Deadlines::new();
+        self.young = 0;
+    }
+
     /// The number of half-open connections.
     pub fn half_open(&self) -> usize {
         self.requests.len()

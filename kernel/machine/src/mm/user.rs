@@ -74,6 +74,27 @@ impl FrameRef {
         // Rust object.
         unsafe { uaccess::copy_in(target, address, len) }
     }
+
+    /// As [`Self::copy_to_user`], without resolving faults: it does not sleep.
+    ///
+    /// # Panics
+    /// If the range leaves the frame.
+    pub fn copy_to_user_present(&self, offset: usize, address: usize, len: usize) -> usize {
+        let source = self.range(offset, len);
+        // SAFETY: as in `copy_to_user`.
+        unsafe { uaccess::copy_out_present(address, source, len) }
+    }
+
+    /// As [`Self::copy_from_user`], without resolving faults: it does not sleep.
+    ///
+    /// # Panics
+    /// If the range leaves the frame.
+    pub fn copy_from_user_present(&self, offset: usize, address: usize, len: usize) -> usize {
+        self.written();
+        let target = self.range(offset, len);
+        // SAFETY: as in `copy_from_user`.
+        unsafe { uaccess::copy_in_present(target, address, len) }
+    }
 }
 
 /// The address of a `T` in program memory.

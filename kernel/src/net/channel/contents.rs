@@ -47,6 +47,18 @@ impl Bytes {
         self.read + self.ring.len() as u64
     }
 
+    /// The record that a read which skips `skip` bytes finds.
+    pub(super) fn record_after(&self, skip: usize) -> Option<&Mark> {
+        let at = match skip {
+            0 => 0,
+            _ => {
+                let from = self.read + skip as u64;
+                self.marks.partition_point(|mark| mark.end <= from)
+            }
+        };
+        self.marks.get(at)
+    }
+
     /// Makes room for one more mark.
     pub(super) fn reserve(&mut self) -> Result<()> {
         self.marks.try_reserve(1).map_err(|_| Errno::ENOBUFS)
@@ -83,47 +95,33 @@ pub(super) fn read_record(
     bytes: &mut Bytes,
     to: &mut Sink,
     reading: Reading,
-    lost: &mut Option<Mark>,
 ) -> Result<Option<Found>> {
     let from = bytes.read + reading.skip as u64;
-    let at = match reading.skip {
-        0 => 0,
-        _ => bytes.marks.partition_point(|mark| mark.end <= from),
-    };
-    let Some(mark) = bytes.marks.get(at) else {
+    let Some(mark) = bytes.record_after(reading.skip) else {
         return Ok(None);
     };
     let before = from.saturating_sub(mark.start) as usize;
     let whole = (mark.end - mark.start) as usize - before;
-    to.truncate(whole);
-    let wanted = to.left();
-    let copied = bytes.ring.peek(to, reading.skip);
-    let error = match copied {
-        Ok(count) if count == wanted => None,
-        Ok(_) => Some(Errno::EFAULT),
-        Err(error) => Some(error),
-    };
+    let room = to.left();
+    let count = bytes.ring.peek_present(to, reading.skip, whole)?;
+    if count < whole.min(room) {
+        // The place in the kernel found no memory.
+        return Err(Errno::ENOMEM);
+    }
     if reading.peek {
-        let found = Found {
-            count: wanted,
+        return Ok(Some(Found {
+            count,
             whole,
             before,
             ancillary: mark.ancillary.copy()?,
             from: mark.from.clone(),
             ..Found::default()
-        };
-        return error.map_or(Ok(Some(found)), Err);
+        }));
     }
-    // As on Linux, a record that cannot be copied to the program is lost.
     bytes.ring.consume(whole);
     bytes.read += whole as u64;
-    let mark = bytes.marks.pop_front();
-    if let Some(error) = error {
-        *lost = mark;
-        return Err(error);
-    }
-    Ok(mark.map(|mark| Found {
-        count: wanted,
+    Ok(bytes.marks.pop_front().map(|mark| Found {
+        count,
         whole,
         ancillary: mark.ancillary,
         from: mark.from,
@@ -161,7 +159,7 @@ pub(super) fn read_stream(
         }
     }
     to.truncate(usize::try_from(end - at).unwrap_or(usize::MAX));
-    let count = bytes.ring.peek(to, skip)?;
+    let count = bytes.ring.peek_present(to, skip, usize::MAX)?;
     let reached = at + count as u64;
     // A read without room for a byte gets the control message of the first byte.
     let beyond = reached.max(at + 1);

@@ -13,7 +13,7 @@ use contents::{Mark, read_record, read_stream};
 use super::address::Name;
 use super::control_message::Ancillary;
 use super::sending::Sending;
-use super::socket::Reader;
+use super::socket::{Reader, copied};
 use super::unix::inflight;
 use super::wait::Wait;
 use crate::arch::cpu;
@@ -190,7 +190,7 @@ impl Channel {
     /// Locks the contents.
     ///
     /// # Errors
-    /// EINTR: the caller was killed while another thread copies from or to a program's memory.
+    /// EINTR: the caller was killed while another thread has the lock.
     pub fn lock(&self) -> Result<SleepMutexGuard<'_, Bytes>> {
         self.bytes.lock_killable()
     }
@@ -524,6 +524,10 @@ impl Channel {
         while total < wanted {
             let done = self
                 .write_some(from, &mut ancillary, writing)
+                .or_else(|error| match error {
+                    Errno::EFAULT => self.write_faulted_in(from, &mut ancillary, writing),
+                    error => Err(error),
+                })
                 .and_then(|count| {
                     if count == 0 {
                         if self.sending.unsent() > 0 {
@@ -547,6 +551,30 @@ impl Channel {
             }
         }
         Ok(total)
+    }
+
+    /// Repeats a write that failed because of a fault, which was not resolved under the lock, once
+    /// it is resolved.
+    #[cold]
+    fn write_faulted_in(
+        &self,
+        from: &mut Source,
+        ancillary: &mut Ancillary,
+        mut writing: Writing,
+    ) -> Result<usize> {
+        let urgent = writing.urgent;
+        loop {
+            let left = from.left();
+            let reached = from.fault_in()?;
+            writing.urgent = urgent && reached == left;
+            from.truncate(reached);
+            let done = self.write_some(from, ancillary, writing);
+            from.allow(left - *done.as_ref().unwrap_or(&0));
+            match done {
+                Err(Errno::EFAULT) => cond_resched_killable()?,
+                done => return done,
+            }
+        }
     }
 
     fn wait_for_room(&self, wait: &Wait) -> Result<()> {
@@ -592,7 +620,7 @@ impl Channel {
         }
         let written = bytes
             .reserve()
-            .and_then(|()| bytes.ring.write_some(from, room));
+            .and_then(|()| bytes.ring.write_some_present(from, room));
         if written.is_err() {
             // What was charged for them is released.
             self.publish(&mut bytes);
@@ -643,6 +671,7 @@ impl Channel {
         }
         let fits =
             || self.records() < most && self.has_room() && MAX_LIMIT - self.waiting_bytes() >= len;
+        let mut apart: Option<Vec<u8>> = None;
         loop {
             let mut bytes = self.lock()?;
             if self.is_ended() {
@@ -651,16 +680,21 @@ impl Channel {
             if fits() {
                 bytes.reserve()?;
                 let (start, old) = (bytes.written(), bytes.ring.len());
-                // If the copy below is short, it is because of a fault on the program's memory.
                 if bytes.ring.reserve(len).is_err() {
                     bytes.ring.release(len);
                     return Err(Errno::ENOBUFS);
                 }
-                let whole = bytes.ring.write_some(from, len);
-                if whole != Ok(len) {
+                let whole = match &apart {
+                    None => bytes.ring.write_record_present(from, len),
+                    Some(apart) => bytes.ring.write(&mut Source::kernel(apart)),
+                };
+                if whole.is_err() {
                     bytes.ring.truncate(old);
                     bytes.ring.release(len);
-                    return Err(whole.err().unwrap_or(Errno::EFAULT));
+                    drop(bytes);
+                    // Faults are resolved without the lock.
+                    apart = Some(copied(from, len)?);
+                    continue;
                 }
                 ancillary.lost = self.drops.load(Relaxed);
                 self.cpu.store(cpu::this().index() as u32 + 1, Relaxed);
@@ -690,14 +724,15 @@ impl Channel {
         if self.is_empty() {
             return Ok(None);
         }
-        // A mark that is dropped is freed without the lock.
-        let mut lost = None;
         let mut bytes = self.lock()?;
         let found = if self.is_framed() {
-            let found = read_record(&mut bytes, to, reading, &mut lost);
+            let found = read_record(&mut bytes, to, reading);
             self.publish(&mut bytes);
             drop(bytes);
-            found
+            match found {
+                Err(Errno::EFAULT) => self.read_apart(to, reading),
+                found => found,
+            }
         } else {
             let found = read_stream(&mut bytes, to, reading, self.is_inline());
             self.drop_read_marks(bytes)?;
@@ -707,6 +742,29 @@ impl Channel {
             self.writable.notify_for(Events::WRITABLE);
         }
         found
+    }
+
+    /// Reads a record into memory of the kernel, and copies it to the program without the lock,
+    /// where faults are resolved. As on Linux, a record that cannot be copied is lost.
+    #[cold]
+    fn read_apart(&self, to: &mut Sink, reading: Reading) -> Result<Option<Found>> {
+        let mut apart = Vec::new();
+        let mut bytes = self.lock()?;
+        let first = bytes.record_after(reading.skip);
+        let len = first.map_or(0, |mark| (mark.end - mark.start) as usize);
+        let len = len.min(to.left());
+        apart.try_reserve_exact(len).map_err(|_| Errno::ENOMEM)?;
+        apart.resize(len, 0);
+        let found = read_record(&mut bytes, &mut Sink::kernel(&mut apart), reading);
+        self.publish(&mut bytes);
+        drop(bytes);
+        let Some(found) = found? else {
+            return Ok(None);
+        };
+        match to.put(&apart[..found.count])? {
+            count if count == found.count => Ok(Some(found)),
+            _ => Err(Errno::EFAULT),
+        }
     }
 
     /// Waiting receivers of records are woken one for each record: a receiver that failed wakes the

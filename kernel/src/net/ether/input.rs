@@ -6,6 +6,7 @@ use super::{neighbours, now, output, routing};
 use crate::hash::Keyed;
 use crate::mm::virtio_net::Frame;
 use crate::net::inet::outside;
+use crate::net::packet::taps;
 use crate::sync::Mutex;
 use core::net::IpAddr;
 use core::sync::atomic::Ordering::Relaxed;
@@ -30,6 +31,9 @@ pub fn receive(interface: &Interface, input: &mut In, frame: &Frame) {
     counts.received.fetch_add(1, Relaxed);
     let bytes = frame.bytes().len() as u64;
     counts.received_bytes.fetch_add(bytes, Relaxed);
+    if taps::is_used() && interface.is_up() {
+        taps::received(interface, frame.bytes());
+    }
     if !interface.is_up() || !take(interface, input, frame) {
         counts.received_dropped.fetch_add(1, Relaxed);
     }

@@ -3,6 +3,7 @@
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::mm::virtio_net::{Checksum, Frame};
+use crate::net::packet::taps;
 use crate::sync::{Mutex, Once};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -70,6 +71,8 @@ pub struct Interface {
     pub most_mtu: u32,
     mtu: AtomicU32,
     up: AtomicBool,
+    /// The number of packet sockets' requests for frames to other machines.
+    pub promiscuous: AtomicU32,
     /// Its addresses, in the order in which they were added.
     pub addresses: Mutex<Vec<Address>>,
     /// Its counters.
@@ -99,6 +102,7 @@ pub fn add(card: Arc<dyn Card>, mac: Mac, mtu: u32) -> Result<Arc<Interface>> {
         most_mtu: mtu,
         mtu: AtomicU32::new(mtu),
         up: AtomicBool::new(false),
+        promiscuous: AtomicU32::new(0),
         addresses: Mutex::new(Vec::new()),
         counts: Counts::default(),
     })?;
@@ -176,6 +180,7 @@ impl Interface {
             true => super::addresses::link_local(self),
             false => {
                 super::addresses::went_down(self);
+                taps::went_down(self.index);
                 Ok(())
             }
         }
@@ -191,15 +196,23 @@ impl Interface {
 
     /// Sends a frame.
     pub(super) fn transmit(&self, frame: Frame, checksum: Option<Checksum>) {
-        if !self.is_up() {
-            return self.drop_sent();
+        self.transmit_of(0, frame, checksum);
+    }
+
+    /// Sends a frame of the packet socket with number `sender`, or of the kernel; false if it was
+    /// dropped.
+    pub fn transmit_of(&self, sender: u64, frame: Frame, checksum: Option<Checksum>) -> bool {
+        if taps::is_used() && self.is_up() {
+            taps::sent(self, frame.bytes(), checksum.is_some(), sender);
         }
         let bytes = frame.bytes().len() as u64;
-        if !self.card.send(frame, checksum) {
-            return self.drop_sent();
+        if !self.is_up() || !self.card.send(frame, checksum) {
+            self.drop_sent();
+            return false;
         }
         self.counts.sent.fetch_add(1, Relaxed);
         self.counts.sent_bytes.fetch_add(bytes, Relaxed);
+        true
     }
 
     /// Counts a packet that was dropped before it was sent.

@@ -6,6 +6,7 @@ use super::{icmp, leaves, raw, udp};
 use crate::errno::{Errno, Result};
 use crate::net::ether::{self, Carried};
 use crate::net::mib::{self, Event};
+use crate::net::packet::taps;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
@@ -229,6 +230,9 @@ impl Packet {
     pub fn arrive(self) {
         let v6 = self.route.to.is_ipv6();
         mib::packet(v6, self.bytes.len());
+        if taps::is_used() {
+            taps::looped(&self.bytes);
+        }
         let taken = raw::deliver(&self);
         match (self.route.protocol, self.route.to) {
             (ICMP, IpAddr::V4(_)) | (ICMP_V6, IpAddr::V6(_)) => icmp::receive(&self),

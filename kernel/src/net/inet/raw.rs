@@ -297,7 +297,17 @@ impl Raw {
     }
 }
 
-/// Whether there is a raw socket for a protocol.
+/// Begins or ends to treat all packets as seen: there are packet sockets.
+pub fn see_all(on: bool) {
+    for count in &COUNTS {
+        match on {
+            true => count.fetch_add(1, AcqRel),
+            false => count.fetch_sub(1, AcqRel),
+        };
+    }
+}
+
+/// Whether there is a raw socket for a protocol, or a packet socket.
 pub fn is_seen(protocol: u8) -> bool {
     COUNTS[usize::from(protocol)].load(Acquire) != 0
 }

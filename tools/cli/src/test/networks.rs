@@ -44,6 +44,7 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
         ("net-datagrams", datagrams),
         ("net-port", port),
         ("net-bound", bound),
+        ("net-dhcp", dhcp),
     ] {
         let name = format!("command/{}/{name}", arch.debian());
         if report.wants(&name) {
@@ -96,6 +97,17 @@ fn listen() -> Result<(TcpListener, u16)> {
 
 fn set_up(project: &Project, arch: Arch) -> Result<Option<String>> {
     Ok(differs(&run(project, arch, &[], SET_UP)?, AS_SET))
+}
+
+/// Packet sockets: an address from QEMU's DHCP server, and the link-layer address of a neighbour.
+fn dhcp(project: &Project, arch: Arch) -> Result<Option<String>> {
+    let script = "printf '#!/bin/sh\necho $1 $ip\n' >/told && chmod +x /told
+        ifconfig eth0 0.0.0.0
+        udhcpc -i eth0 -n -q -f -s /told 2>/dev/null
+        ifconfig eth0 10.0.2.15
+        arping -c 1 -I eth0 10.0.2.2 2>/dev/null | grep -o 'Unicast reply from 10.0.2.2'";
+    let told = "deconfig\nbound 10.0.2.15\nUnicast reply from 10.0.2.2\n";
+    Ok(differs(&run(project, arch, &[], script)?, told))
 }
 
 /// A megabyte from a server here, twice.

@@ -47,9 +47,13 @@ pub(super) fn fixup(pc: usize) -> Option<usize> {
 /// Added to a continuation address, which is even: the fault is not resolved.
 pub(super) const UNRESOLVED: usize = 1;
 
-/// An entry of the fixup table, for the labels of an instruction and of its continuation.
+/// An entry of the fixup table, for the labels of an instruction and of its continuation; with the
+/// suffix `" + 1"` ([`UNRESOLVED`]), its faults are not resolved.
 macro_rules! fixup_entry {
     ($instruction:literal, $target:literal) => {
+        fixup_entry!($instruction, $target, "")
+    };
+    ($instruction:literal, $target:literal, $suffix:literal) => {
         concat!(
             ".pushsection .fixups, \"a\"\n",
             ".balign 4\n",
@@ -58,6 +62,7 @@ macro_rules! fixup_entry {
             " - .\n",
             ".long ",
             $target,
+            $suffix,
             " - .\n",
             ".popsection\n",
         )
@@ -117,6 +122,26 @@ pub unsafe fn copy_out(target: usize, source: *const u8, len: usize) -> usize {
     unsafe { store_user(target, source, len) }
 }
 
+/// As [`copy_in`], without resolving faults.
+///
+/// # Safety
+/// As for [`copy_in`].
+#[inline]
+pub unsafe fn copy_in_present(target: *mut u8, source: usize, len: usize) -> usize {
+    // SAFETY: as in `copy_in`.
+    unsafe { load_present(target, source, len) }
+}
+
+/// As [`copy_out`], without resolving faults.
+///
+/// # Safety
+/// As for [`copy_out`].
+#[inline]
+pub unsafe fn copy_out_present(target: usize, source: *const u8, len: usize) -> usize {
+    // SAFETY: as in `copy_out`.
+    unsafe { store_present(target, source, len) }
+}
+
 /// Writes zeroes to the program; returns the number of bytes before the first that could not be
 /// written.
 #[inline]
@@ -125,142 +150,151 @@ pub fn clear(target: usize, len: usize) -> usize {
     unsafe { clear_user(target, len) }
 }
 
+/// The functions that copy from and to program memory, whose faults have fixups with this suffix.
+///
 /// Addresses are not compared with the end of program memory: beyond it LDTR and STTR fault, also
 /// on kernel memory. Only tagged addresses need a check: `tagged_part` returns the permitted
 /// length.
-#[unsafe(naked)]
-unsafe extern "C" fn load_user(target: *mut u8, source: usize, len: usize) -> usize {
-    naked_asm!(
-        "lsr x9, x1, #56",
-        "cbnz x9, 40f",
-        "8: mov x3, x0",
-        "add x9, x1, x2",
-        "subs x2, x2, #32",
-        "b.lo 20f",
-        "10: ldtr x4, [x1]",
-        "11: ldtr x5, [x1, #8]",
-        "12: ldtr x6, [x1, #16]",
-        "13: ldtr x7, [x1, #24]",
-        "add x1, x1, #32",
-        "stp x4, x5, [x0], #16",
-        "stp x6, x7, [x0], #16",
-        "subs x2, x2, #32",
-        "b.hs 10b",
-        // 0 to 31 bytes remain: their number is in the low five bits of x2.
-        "20: tbz x2, #4, 22f",
-        "14: ldtr x4, [x1]",
-        "15: ldtr x5, [x1, #8]",
-        "add x1, x1, #16",
-        "stp x4, x5, [x0], #16",
-        "22: tbz x2, #3, 23f",
-        "16: ldtr x4, [x1]",
-        "add x1, x1, #8",
-        "str x4, [x0], #8",
-        "23: tbz x2, #2, 24f",
-        "17: ldtr w4, [x1]",
-        "add x1, x1, #4",
-        "str w4, [x0], #4",
-        "24: tst x2, #3",
-        "b.ne 30f",
-        "26: sub x0, x0, x3",
-        "ret",
-        // The last few bytes, and those before a fault: x9 is their end.
-        "30: cmp x1, x9",
-        "b.hs 26b",
-        "18: ldtrb w4, [x1]",
-        "add x1, x1, #1",
-        "strb w4, [x0], #1",
-        "b 30b",
-        "40: stp x0, x1, [sp, #-32]!",
-        "str x30, [sp, #16]",
-        "mov x0, x1",
-        "mov x1, x2",
-        "bl {tagged}",
-        "mov x2, x0",
-        "ldr x30, [sp, #16]",
-        "ldp x0, x1, [sp], #32",
-        "b 8b",
-        fixup_entry!("10b", "30b"),
-        fixup_entry!("11b", "30b"),
-        fixup_entry!("12b", "30b"),
-        fixup_entry!("13b", "30b"),
-        fixup_entry!("14b", "30b"),
-        fixup_entry!("15b", "30b"),
-        fixup_entry!("16b", "30b"),
-        fixup_entry!("17b", "30b"),
-        fixup_entry!("18b", "26b"),
-        tagged = sym tagged_part,
-    )
+macro_rules! copies {
+    ($load:ident, $store:ident, $suffix:literal) => {
+        #[unsafe(naked)]
+        unsafe extern "C" fn $load(target: *mut u8, source: usize, len: usize) -> usize {
+            naked_asm!(
+                "lsr x9, x1, #56",
+                "cbnz x9, 40f",
+                "8: mov x3, x0",
+                "add x9, x1, x2",
+                "subs x2, x2, #32",
+                "b.lo 20f",
+                "10: ldtr x4, [x1]",
+                "11: ldtr x5, [x1, #8]",
+                "12: ldtr x6, [x1, #16]",
+                "13: ldtr x7, [x1, #24]",
+                "add x1, x1, #32",
+                "stp x4, x5, [x0], #16",
+                "stp x6, x7, [x0], #16",
+                "subs x2, x2, #32",
+                "b.hs 10b",
+                // 0 to 31 bytes remain: their number is in the low five bits of x2.
+                "20: tbz x2, #4, 22f",
+                "14: ldtr x4, [x1]",
+                "15: ldtr x5, [x1, #8]",
+                "add x1, x1, #16",
+                "stp x4, x5, [x0], #16",
+                "22: tbz x2, #3, 23f",
+                "16: ldtr x4, [x1]",
+                "add x1, x1, #8",
+                "str x4, [x0], #8",
+                "23: tbz x2, #2, 24f",
+                "17: ldtr w4, [x1]",
+                "add x1, x1, #4",
+                "str w4, [x0], #4",
+                "24: tst x2, #3",
+                "b.ne 30f",
+                "26: sub x0, x0, x3",
+                "ret",
+                // The last few bytes, and those before a fault: x9 is their end.
+                "30: cmp x1, x9",
+                "b.hs 26b",
+                "18: ldtrb w4, [x1]",
+                "add x1, x1, #1",
+                "strb w4, [x0], #1",
+                "b 30b",
+                "40: stp x0, x1, [sp, #-32]!",
+                "str x30, [sp, #16]",
+                "mov x0, x1",
+                "mov x1, x2",
+                "bl {tagged}",
+                "mov x2, x0",
+                "ldr x30, [sp, #16]",
+                "ldp x0, x1, [sp], #32",
+                "b 8b",
+                fixup_entry!("10b", "30b", $suffix),
+                fixup_entry!("11b", "30b", $suffix),
+                fixup_entry!("12b", "30b", $suffix),
+                fixup_entry!("13b", "30b", $suffix),
+                fixup_entry!("14b", "30b", $suffix),
+                fixup_entry!("15b", "30b", $suffix),
+                fixup_entry!("16b", "30b", $suffix),
+                fixup_entry!("17b", "30b", $suffix),
+                fixup_entry!("18b", "26b", $suffix),
+                tagged = sym tagged_part,
+            )
+        }
+
+        #[unsafe(naked)]
+        unsafe extern "C" fn $store(target: usize, source: *const u8, len: usize) -> usize {
+            naked_asm!(
+                "lsr x9, x0, #56",
+                "cbnz x9, 40f",
+                "8: mov x3, x0",
+                "add x9, x0, x2",
+                "subs x2, x2, #32",
+                "b.lo 20f",
+                "10: ldp x4, x5, [x1]",
+                "ldp x6, x7, [x1, #16]",
+                "11: sttr x4, [x0]",
+                "12: sttr x5, [x0, #8]",
+                "13: sttr x6, [x0, #16]",
+                "14: sttr x7, [x0, #24]",
+                "add x1, x1, #32",
+                "add x0, x0, #32",
+                "subs x2, x2, #32",
+                "b.hs 10b",
+                "20: tbz x2, #4, 22f",
+                "ldp x4, x5, [x1]",
+                "15: sttr x4, [x0]",
+                "16: sttr x5, [x0, #8]",
+                "add x1, x1, #16",
+                "add x0, x0, #16",
+                "22: tbz x2, #3, 23f",
+                "ldr x4, [x1]",
+                "17: sttr x4, [x0]",
+                "add x1, x1, #8",
+                "add x0, x0, #8",
+                "23: tbz x2, #2, 24f",
+                "ldr w4, [x1]",
+                "18: sttr w4, [x0]",
+                "add x1, x1, #4",
+                "add x0, x0, #4",
+                "24: tst x2, #3",
+                "b.ne 30f",
+                "26: sub x0, x0, x3",
+                "ret",
+                // The last few bytes, and those before a fault: x9 is their end. Bytes that were
+                // already written before the fault are written again.
+                "30: cmp x0, x9",
+                "b.hs 26b",
+                "ldrb w4, [x1]",
+                "19: sttrb w4, [x0]",
+                "add x1, x1, #1",
+                "add x0, x0, #1",
+                "b 30b",
+                "40: stp x0, x1, [sp, #-32]!",
+                "str x30, [sp, #16]",
+                "mov x1, x2",
+                "bl {tagged}",
+                "mov x2, x0",
+                "ldr x30, [sp, #16]",
+                "ldp x0, x1, [sp], #32",
+                "b 8b",
+                fixup_entry!("11b", "30b", $suffix),
+                fixup_entry!("12b", "30b", $suffix),
+                fixup_entry!("13b", "30b", $suffix),
+                fixup_entry!("14b", "30b", $suffix),
+                fixup_entry!("15b", "30b", $suffix),
+                fixup_entry!("16b", "30b", $suffix),
+                fixup_entry!("17b", "30b", $suffix),
+                fixup_entry!("18b", "30b", $suffix),
+                fixup_entry!("19b", "26b", $suffix),
+                tagged = sym tagged_part,
+            )
+        }
+    };
 }
 
-#[unsafe(naked)]
-unsafe extern "C" fn store_user(target: usize, source: *const u8, len: usize) -> usize {
-    naked_asm!(
-        "lsr x9, x0, #56",
-        "cbnz x9, 40f",
-        "8: mov x3, x0",
-        "add x9, x0, x2",
-        "subs x2, x2, #32",
-        "b.lo 20f",
-        "10: ldp x4, x5, [x1]",
-        "ldp x6, x7, [x1, #16]",
-        "11: sttr x4, [x0]",
-        "12: sttr x5, [x0, #8]",
-        "13: sttr x6, [x0, #16]",
-        "14: sttr x7, [x0, #24]",
-        "add x1, x1, #32",
-        "add x0, x0, #32",
-        "subs x2, x2, #32",
-        "b.hs 10b",
-        "20: tbz x2, #4, 22f",
-        "ldp x4, x5, [x1]",
-        "15: sttr x4, [x0]",
-        "16: sttr x5, [x0, #8]",
-        "add x1, x1, #16",
-        "add x0, x0, #16",
-        "22: tbz x2, #3, 23f",
-        "ldr x4, [x1]",
-        "17: sttr x4, [x0]",
-        "add x1, x1, #8",
-        "add x0, x0, #8",
-        "23: tbz x2, #2, 24f",
-        "ldr w4, [x1]",
-        "18: sttr w4, [x0]",
-        "add x1, x1, #4",
-        "add x0, x0, #4",
-        "24: tst x2, #3",
-        "b.ne 30f",
-        "26: sub x0, x0, x3",
-        "ret",
-        // The last few bytes, and those before a fault: x9 is their end. Bytes that were already
-        // written before the fault are written again.
-        "30: cmp x0, x9",
-        "b.hs 26b",
-        "ldrb w4, [x1]",
-        "19: sttrb w4, [x0]",
-        "add x1, x1, #1",
-        "add x0, x0, #1",
-        "b 30b",
-        "40: stp x0, x1, [sp, #-32]!",
-        "str x30, [sp, #16]",
-        "mov x1, x2",
-        "bl {tagged}",
-        "mov x2, x0",
-        "ldr x30, [sp, #16]",
-        "ldp x0, x1, [sp], #32",
-        "b 8b",
-        fixup_entry!("11b", "30b"),
-        fixup_entry!("12b", "30b"),
-        fixup_entry!("13b", "30b"),
-        fixup_entry!("14b", "30b"),
-        fixup_entry!("15b", "30b"),
-        fixup_entry!("16b", "30b"),
-        fixup_entry!("17b", "30b"),
-        fixup_entry!("18b", "30b"),
-        fixup_entry!("19b", "26b"),
-        tagged = sym tagged_part,
-    )
-}
+copies!(load_user, store_user, "");
+copies!(load_present, store_present, " + 1");
 
 #[unsafe(naked)]
 unsafe extern "C" fn clear_user(target: usize, len: usize) -> usize {

@@ -38,12 +38,19 @@ fn find(address: usize, access: Access) -> Result<*mut u8, Fault> {
     }
 }
 
+/// As [`find`], if the page is present.
+fn find_present(address: usize, access: Access) -> Result<*mut u8, Fault> {
+    let found = mmu::translate(address, access).filter(|_| address < USER_END);
+    found.ok_or(Fault)
+}
+
 /// Calls `each` for the parts of a range of the program, with the host's address of the part, its
-/// offset and its length; returns the number of bytes before the first inaccessible one.
+/// offset and its length; returns the number of bytes before the first that `find` does not find.
 fn parts(
     start: usize,
     len: usize,
     access: Access,
+    find: fn(usize, Access) -> Result<*mut u8, Fault>,
     mut each: impl FnMut(*mut u8, usize, usize),
 ) -> usize {
     let mut done = 0;
@@ -65,7 +72,26 @@ fn parts(
 /// # Safety
 /// `to` is valid for writes of `len` bytes, and nothing else accesses them meanwhile.
 pub unsafe fn copy_in(to: *mut u8, from: usize, len: usize) -> usize {
-    parts(from, len, Access::Read, |found, done, part| {
+    // SAFETY: as the caller guarantees.
+    unsafe { copy_in_by(find, to, from, len) }
+}
+
+/// As [`copy_in`], without resolving faults.
+///
+/// # Safety
+/// As for [`copy_in`].
+pub unsafe fn copy_in_present(to: *mut u8, from: usize, len: usize) -> usize {
+    // SAFETY: as the caller guarantees.
+    unsafe { copy_in_by(find_present, to, from, len) }
+}
+
+unsafe fn copy_in_by(
+    find: fn(usize, Access) -> Result<*mut u8, Fault>,
+    to: *mut u8,
+    from: usize,
+    len: usize,
+) -> usize {
+    parts(from, len, Access::Read, find, |found, done, part| {
         // SAFETY: a part of a page of the program, and memory that the caller guarantees. They may
         // overlap, since a pipe's frame may be the program's page, too.
         unsafe { core::ptr::copy(found, to.wrapping_add(done), part) }
@@ -78,8 +104,27 @@ pub unsafe fn copy_in(to: *mut u8, from: usize, len: usize) -> usize {
 /// # Safety
 /// `from` is valid for reads of `len` bytes.
 pub unsafe fn copy_out(to: usize, from: *const u8, len: usize) -> usize {
-    parts(to, len, Access::Write, |found, done, part| {
-        // SAFETY: as in `copy_in`.
+    // SAFETY: as the caller guarantees.
+    unsafe { copy_out_by(find, to, from, len) }
+}
+
+/// As [`copy_out`], without resolving faults.
+///
+/// # Safety
+/// As for [`copy_out`].
+pub unsafe fn copy_out_present(to: usize, from: *const u8, len: usize) -> usize {
+    // SAFETY: as the caller guarantees.
+    unsafe { copy_out_by(find_present, to, from, len) }
+}
+
+unsafe fn copy_out_by(
+    find: fn(usize, Access) -> Result<*mut u8, Fault>,
+    to: usize,
+    from: *const u8,
+    len: usize,
+) -> usize {
+    parts(to, len, Access::Write, find, |found, done, part| {
+        // SAFETY: as in `copy_in_by`.
         unsafe { core::ptr::copy(from.wrapping_add(done), found, part) }
     })
 }
@@ -87,7 +132,7 @@ pub unsafe fn copy_out(to: usize, from: *const u8, len: usize) -> usize {
 /// Writes zeroes to program memory; returns the number of bytes before the first that could not be
 /// written.
 pub fn clear(to: usize, len: usize) -> usize {
-    parts(to, len, Access::Write, |found, _, part| {
+    parts(to, len, Access::Write, find, |found, _, part| {
         // SAFETY: a part of a page of the program.
         unsafe { found.write_bytes(0, part) }
     })
@@ -121,10 +166,12 @@ pub fn load_present_u32(address: usize) -> Result<u32, Fault> {
 
 /// Returns a word of the program, if its page is present.
 fn present_word(address: usize, access: Access) -> Result<&'static AtomicU32, Fault> {
-    let present = address.is_multiple_of(size_of::<u32>()) && address < USER_END;
-    let found = mmu::translate(address, access).filter(|_| present);
+    if !address.is_multiple_of(size_of::<u32>()) {
+        return Err(Fault);
+    }
+    let found = find_present(address, access)?;
     // SAFETY: an aligned word of a page of the program, which is used at once.
-    Ok(unsafe { AtomicU32::from_ptr(found.ok_or(Fault)?.cast()) })
+    Ok(unsafe { AtomicU32::from_ptr(found.cast()) })
 }
 
 /// Writes a word of the program in a single access.

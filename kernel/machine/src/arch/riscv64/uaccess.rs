@@ -55,9 +55,13 @@ pub(super) fn fixup(pc: usize) -> Option<usize> {
 /// Added to a continuation address, which is even: the fault is not resolved.
 pub(super) const UNRESOLVED: usize = 1;
 
-/// An instruction, at label 9, that may fault, and then continues at `$target`.
+/// An instruction, at label 9, that may fault, and then continues at `$target`; with the suffix
+/// `" + 1"` ([`UNRESOLVED`]), its faults are not resolved.
 macro_rules! may_fault {
     ($instruction:literal, $target:literal) => {
+        may_fault!($instruction, $target, "")
+    };
+    ($instruction:literal, $target:literal, $suffix:literal) => {
         concat!(
             "9: ",
             $instruction,
@@ -67,6 +71,7 @@ macro_rules! may_fault {
             ".word 9b - .\n",
             ".word ",
             $target,
+            $suffix,
             " - .\n",
             ".popsection\n"
         )
@@ -76,75 +81,83 @@ macro_rules! may_fault {
 /// Number of bytes per iteration of the copy loops.
 const TURN: usize = 64;
 
-/// Copies a2 bytes from a1 to a0, one of which is in program memory; returns the number of bytes
-/// left.
-#[unsafe(naked)]
-unsafe extern "C" fn copy(to: usize, from: usize, len: usize) -> usize {
-    naked_asm!(
-        "li t0, {sum}",
-        "csrs sstatus, t0",
-        "li t1, 8",
-        "bltu a2, t1, 4f",
-        // Copy words if both sides have the same alignment.
-        "xor t1, a0, a1",
-        "andi t1, t1, 7",
-        "bnez t1, 4f",
-        "1: andi t1, a0, 7",
-        "beqz t1, 2f",
-        "beqz a2, 6f",
-        may_fault!("lb t1, (a1)", "6f"),
-        may_fault!("sb t1, (a0)", "6f"),
-        "addi a0, a0, 1",
-        "addi a1, a1, 1",
-        "addi a2, a2, -1",
-        "j 1b",
-        // Copy 64 bytes per iteration. After a fault the rest is copied bytewise, up to the byte
-        // that faults.
-        "2: li a3, {turn}",
-        "bltu a2, a3, 3f",
-        may_fault!("ld t1, 0(a1)", "4f"),
-        may_fault!("ld t2, 8(a1)", "4f"),
-        may_fault!("ld t3, 16(a1)", "4f"),
-        may_fault!("ld t4, 24(a1)", "4f"),
-        may_fault!("ld t5, 32(a1)", "4f"),
-        may_fault!("ld t6, 40(a1)", "4f"),
-        may_fault!("ld a4, 48(a1)", "4f"),
-        may_fault!("ld a5, 56(a1)", "4f"),
-        may_fault!("sd t1, 0(a0)", "4f"),
-        may_fault!("sd t2, 8(a0)", "4f"),
-        may_fault!("sd t3, 16(a0)", "4f"),
-        may_fault!("sd t4, 24(a0)", "4f"),
-        may_fault!("sd t5, 32(a0)", "4f"),
-        may_fault!("sd t6, 40(a0)", "4f"),
-        may_fault!("sd a4, 48(a0)", "4f"),
-        may_fault!("sd a5, 56(a0)", "4f"),
-        "addi a0, a0, {turn}",
-        "addi a1, a1, {turn}",
-        "addi a2, a2, -{turn}",
-        "j 2b",
-        "3: li a3, 8",
-        "7: bltu a2, a3, 4f",
-        may_fault!("ld t1, (a1)", "4f"),
-        may_fault!("sd t1, (a0)", "4f"),
-        "addi a0, a0, 8",
-        "addi a1, a1, 8",
-        "addi a2, a2, -8",
-        "j 7b",
-        "4: beqz a2, 6f",
-        "5:",
-        may_fault!("lb t1, (a1)", "6f"),
-        may_fault!("sb t1, (a0)", "6f"),
-        "addi a0, a0, 1",
-        "addi a1, a1, 1",
-        "addi a2, a2, -1",
-        "bnez a2, 5b",
-        "6: csrc sstatus, t0",
-        "mv a0, a2",
-        "ret",
-        sum = const status::SUM,
-        turn = const TURN,
-    )
+/// A function that copies from or to program memory, whose faults have fixups with this suffix.
+macro_rules! copies {
+    ($copy:ident, $suffix:literal) => {
+        /// Copies a2 bytes from a1 to a0, one of which is in program memory; returns the number of
+        /// bytes left.
+        #[unsafe(naked)]
+        unsafe extern "C" fn $copy(to: usize, from: usize, len: usize) -> usize {
+            naked_asm!(
+                "li t0, {sum}",
+                "csrs sstatus, t0",
+                "li t1, 8",
+                "bltu a2, t1, 4f",
+                // Copy words if both sides have the same alignment.
+                "xor t1, a0, a1",
+                "andi t1, t1, 7",
+                "bnez t1, 4f",
+                "1: andi t1, a0, 7",
+                "beqz t1, 2f",
+                "beqz a2, 6f",
+                may_fault!("lb t1, (a1)", "6f", $suffix),
+                may_fault!("sb t1, (a0)", "6f", $suffix),
+                "addi a0, a0, 1",
+                "addi a1, a1, 1",
+                "addi a2, a2, -1",
+                "j 1b",
+                // Copy 64 bytes per iteration. After a fault the rest is copied bytewise, up to the
+                // byte that faults.
+                "2: li a3, {turn}",
+                "bltu a2, a3, 3f",
+                may_fault!("ld t1, 0(a1)", "4f", $suffix),
+                may_fault!("ld t2, 8(a1)", "4f", $suffix),
+                may_fault!("ld t3, 16(a1)", "4f", $suffix),
+                may_fault!("ld t4, 24(a1)", "4f", $suffix),
+                may_fault!("ld t5, 32(a1)", "4f", $suffix),
+                may_fault!("ld t6, 40(a1)", "4f", $suffix),
+                may_fault!("ld a4, 48(a1)", "4f", $suffix),
+                may_fault!("ld a5, 56(a1)", "4f", $suffix),
+                may_fault!("sd t1, 0(a0)", "4f", $suffix),
+                may_fault!("sd t2, 8(a0)", "4f", $suffix),
+                may_fault!("sd t3, 16(a0)", "4f", $suffix),
+                may_fault!("sd t4, 24(a0)", "4f", $suffix),
+                may_fault!("sd t5, 32(a0)", "4f", $suffix),
+                may_fault!("sd t6, 40(a0)", "4f", $suffix),
+                may_fault!("sd a4, 48(a0)", "4f", $suffix),
+                may_fault!("sd a5, 56(a0)", "4f", $suffix),
+                "addi a0, a0, {turn}",
+                "addi a1, a1, {turn}",
+                "addi a2, a2, -{turn}",
+                "j 2b",
+                "3: li a3, 8",
+                "7: bltu a2, a3, 4f",
+                may_fault!("ld t1, (a1)", "4f", $suffix),
+                may_fault!("sd t1, (a0)", "4f", $suffix),
+                "addi a0, a0, 8",
+                "addi a1, a1, 8",
+                "addi a2, a2, -8",
+                "j 7b",
+                "4: beqz a2, 6f",
+                "5:",
+                may_fault!("lb t1, (a1)", "6f", $suffix),
+                may_fault!("sb t1, (a0)", "6f", $suffix),
+                "addi a0, a0, 1",
+                "addi a1, a1, 1",
+                "addi a2, a2, -1",
+                "bnez a2, 5b",
+                "6: csrc sstatus, t0",
+                "mv a0, a2",
+                "ret",
+                sum = const status::SUM,
+                turn = const TURN,
+            )
+        }
+    };
 }
+
+copies!(copy, "");
+copies!(copy_present, " + 1");
 
 /// Writes a1 zero bytes from a0 on; returns the number of bytes left.
 #[unsafe(naked)]
@@ -212,6 +225,26 @@ pub unsafe fn copy_out(to: usize, from: *const u8, len: usize) -> usize {
     // SAFETY: the program's side may fault and is checked to be in its half; the caller guarantees
     // the other.
     len - unsafe { copy(to, from as usize, len) }
+}
+
+/// As [`copy_in`], without resolving faults.
+///
+/// # Safety
+/// As for [`copy_in`].
+pub unsafe fn copy_in_present(to: *mut u8, from: usize, len: usize) -> usize {
+    let len = clamp(from, len);
+    // SAFETY: as in `copy_in`.
+    len - unsafe { copy_present(to as usize, from, len) }
+}
+
+/// As [`copy_out`], without resolving faults.
+///
+/// # Safety
+/// As for [`copy_out`].
+pub unsafe fn copy_out_present(to: usize, from: *const u8, len: usize) -> usize {
+    let len = clamp(to, len);
+    // SAFETY: as in `copy_out`.
+    len - unsafe { copy_present(to, from as usize, len) }
 }
 
 /// Writes zeroes to program memory; returns the number of bytes before the first that could not be

@@ -149,6 +149,9 @@ impl Tcp {
                 drop(one);
                 cond_resched();
             }
+            if let Some(door) = self.door.get() {
+                door.close();
+            }
         }
     }
 }

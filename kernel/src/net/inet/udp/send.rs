@@ -17,6 +17,7 @@ use crate::net::control_message::Ancillary;
 use crate::net::ether::routing::{self, Way};
 use crate::net::ether::{self, Carried};
 use crate::net::mib::{self, Event};
+use crate::net::packet::taps;
 use crate::net::socket::copied;
 use crate::task::sched::cond_resched_killable;
 use alloc::vec::Vec;
@@ -54,6 +55,9 @@ impl Udp {
                 packet: Some(packet.bytes()),
             };
             self.mail.report_sent(&self.base, &sent);
+        }
+        if taps::is_used() {
+            taps::looped(packet.bytes());
         }
         raw::deliver(&packet);
         let data = &mut Source::kernel(&bytes);

@@ -9,6 +9,7 @@ use crate::mm::heap::try_arc;
 use crate::net::ether::{self, routing};
 use crate::net::inet::connections::{End, Port, Tuple};
 use crate::net::mib::{self, Event};
+use crate::net::socket::Socket;
 use crate::sync::SleepMutex;
 use crate::task::timer::Expire;
 use crate::task::work_queue::{self, Work};
@@ -38,6 +39,13 @@ impl Door {
     /// Handles a report that a SYN-ACK, whose sequence number is `seq`, did not arrive.
     pub fn told(&self, tuple: &Tuple, seq: u32) {
         self.listener.lock().on_icmp(&as_tcp(tuple), seq);
+    }
+
+    /// The socket listens no more: drops the half-open connections, whose peers get no more
+    /// SYN-ACKs. The backlog is closed before, so that no segment begins another.
+    pub fn close(&self) {
+        self.listener.lock().clear();
+        self.due.stop();
     }
 
     /// accept(2) has taken a connection, or a waiting one is gone.
@@ -95,7 +103,7 @@ pub fn receive(
     payload: &[u8],
     isn: Option<u32>,
 ) {
-    let Some((waiting, most)) = crate::net::socket::Socket::backlog(&**server) else {
+    let Some((waiting, most)) = server.backlog() else {
         return super::refuse(tuple, header, payload.len());
     };
     let Ok(door) = server.door(|| Door::new(server, most)) else {
@@ -104,6 +112,10 @@ pub fn receive(
     let begins = header.flags.contains(Flags::SYN);
     let way = begins.then(|| routing::find(tuple.peer.ip(), Some(tuple.local.ip())));
     let mut listener = door.listener.lock();
+    if !server.is_listening() {
+        drop(listener);
+        return super::refuse(tuple, header, payload.len());
+    }
     if let Some(Ok(way)) = way {
         let mss = segment::mss(&way, tuple.peer.ip());
         listener.set_mss(server.most_segment(mss));

@@ -1,0 +1,3 @@
+#: program abi
+ip link set lo up
+abi taps
