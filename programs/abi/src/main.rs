@@ -315,6 +315,7 @@ fn main() {
         Some("same-cpus") => same_cpus::run(),
         Some("sched") => sched::run(),
         Some("timers") => timers::run(),
+        Some("expiries") => timers::queued::run(),
         Some("keys") => keys::run(),
         Some("hostile") => hostile::run(std::env::args().nth(2).as_deref()),
         _ => {
