@@ -84,6 +84,7 @@ struct State {
     overflow: Option<usize>,
     /// The watched inodes, by watch number.
     watches: BTreeMap<i32, Key>,
+    /// The watch number that was used last.
     last: i32,
 }
 
@@ -95,6 +96,23 @@ impl State {
             watches: BTreeMap::new(),
             last: 0,
         }
+    }
+
+    /// The number of the next watch: numbers are reused late (Linux's `idr_alloc_cyclic`).
+    fn next_number(&self) -> Option<i32> {
+        let next = self.last.checked_add(1);
+        let free = next.and_then(|next| self.free_from(next));
+        free.or_else(|| self.free_from(1))
+    }
+
+    /// The first unused watch number from `first` on.
+    fn free_from(&self, first: i32) -> Option<i32> {
+        let mut free = Some(first);
+        let mut used = self.watches.range(first..).map(|(&number, _)| number);
+        while free.is_some() && free == used.next() {
+            free = free.and_then(|number| number.checked_add(1));
+        }
+        free
     }
 
     /// The event to read next.
@@ -430,7 +448,7 @@ impl Inotify {
         // As on Linux, a number is used up even if there is no room.
         let number = {
             let mut state = self.state.lock();
-            state.last += 1;
+            state.last = state.next_number().ok_or(Errno::ENOSPC)?;
             state.last
         };
         charge(self.user, |usage| {
@@ -584,5 +602,23 @@ impl FileOps for Inotify {
         drop(state);
         UserPtr::new(argument).write(&(len as i32))?;
         Ok(0)
+    }
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn numbers_of_watches_start_again_after_the_last() {
+        let mut state = State::new();
+        let mut add = |last| {
+            state.last = last;
+            let number = state.next_number().unwrap();
+            state.watches.insert(number, (0, 0));
+            number
+        };
+        assert_eq!([0, 1, 2].map(&mut add), [1, 2, 3]);
+        assert_eq!(add(i32::MAX - 1), i32::MAX);
+        assert_eq!(add(i32::MAX - 1), 4);
+        assert_eq!(add(i32::MAX), 5);
+        assert_eq!(add(5), 6);
     }
 }
