@@ -80,6 +80,8 @@ impl Event {
 
 struct State {
     events: VecDeque<Event>,
+    /// The bytes of the names of the events.
+    names: usize,
     /// The number of events before the one that reports lost events (IN_Q_OVERFLOW).
     overflow: Option<usize>,
     /// The watched inodes, by watch number.
@@ -92,6 +94,7 @@ impl State {
     const fn new() -> Self {
         State {
             events: VecDeque::new(),
+            names: 0,
             overflow: None,
             watches: BTreeMap::new(),
             last: 0,
@@ -131,15 +134,24 @@ impl State {
             }
             ahead => {
                 self.overflow = ahead.map(|ahead| ahead - 1);
-                self.events.pop_front()
+                let event = self.events.pop_front()?;
+                self.names -= event.name().len();
+                Some(event)
             }
         }
+    }
+
+    /// The bytes of events and watches.
+    fn held(&self) -> usize {
+        let watch = size_of::<(i32, Key)>() + size_of::<(Place, Watch)>();
+        self.events.capacity() * size_of::<Event>() + self.names + self.watches.len() * watch
     }
 
     /// Adds an event, or records that it was lost.
     fn add(&mut self, event: Option<Event>, most: usize) {
         match event {
             Some(event) if self.events.len() < most && self.events.try_reserve(1).is_ok() => {
+                self.names += event.name().len();
                 self.events.push_back(event);
             }
             _ => _ = self.overflow.get_or_insert(self.events.len()),
@@ -534,6 +546,10 @@ impl FileOps for Inotify {
         true
     }
 
+    fn held(&self) -> usize {
+        self.state.lock().held()
+    }
+
     fn read(&self, file: &File, to: &mut Sink, _position: u64) -> Result<usize> {
         let mut total = 0;
         loop {
@@ -607,6 +623,18 @@ impl FileOps for Inotify {
 
 #[cfg(feature = "selftest")]
 crate::selftest! {
+    fn what_an_instance_holds_counts() {
+        let mut state = State::new();
+        assert_eq!(state.held(), 0);
+        for _ in 0..100 {
+            let name = try_bytes(&[b'x'; 255]).ok();
+            state.add(Some(Event { watch: 1, mask: IN_CREATE, cookie: 0, name }), 100);
+        }
+        assert!(state.held() >= 100 * (255 + size_of::<Event>()));
+        while state.take_first().is_some() {}
+        assert_eq!(state.held(), state.events.capacity() * size_of::<Event>());
+    }
+
     fn numbers_of_watches_start_again_after_the_last() {
         let mut state = State::new();
         let mut add = |last| {
