@@ -132,6 +132,7 @@ mod sysctl;
 #[cfg(target_arch = "aarch64")]
 mod tags;
 mod tcp_memory;
+mod terminals;
 mod threads;
 mod time;
 mod time_wait;
@@ -314,6 +315,7 @@ fn main() {
         Some("tracers") => ptrace::tracers::run(),
         Some("same-cpus") => same_cpus::run(),
         Some("sched") => sched::run(),
+        Some("terminals") => terminals::run(),
         Some("timers") => timers::run(),
         Some("expiries") => timers::queued::run(),
         Some("keys") => keys::run(),

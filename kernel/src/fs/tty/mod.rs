@@ -454,8 +454,8 @@ impl FileOps for Terminal {
         self.0.poll(table)
     }
 
-    fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
-        self.0.ioctl(request, argument)
+    fn ioctl(&self, file: &File, request: u32, argument: usize) -> Result<usize> {
+        self.0.ioctl(file, request, argument)
     }
 }
 
@@ -465,15 +465,15 @@ impl Drop for Terminal {
     }
 }
 
-/// Opens `tty`. It becomes the controlling terminal of a session leader that has none, unless
-/// `controlling` is false.
+/// Opens `tty`. It becomes the controlling terminal of a session leader that has none and may read
+/// it, unless `controlling` is false.
 fn open_tty(tty: Arc<Tty>, flags: OpenFlags, controlling: bool) -> Result<Arc<dyn FileOps>> {
     if tty.state.lock().exclusive {
         require(CAP_SYS_ADMIN).map_err(|_| Errno::EBUSY)?;
     }
     tty.slave_opened()?;
     let terminal = try_arc(Terminal(tty))?;
-    if controlling && !flags.has(O_NOCTTY) {
+    if controlling && !flags.has(O_NOCTTY) && flags.readable() {
         terminal.0.acquire();
     }
     Ok(terminal)

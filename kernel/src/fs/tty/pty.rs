@@ -433,7 +433,7 @@ impl FileOps for Master {
             TIOCGPGRP => number.write(&self.tty.foreground())?,
             TIOCGSID => number.write(&self.tty.session()?)?,
             TIOCSIG => self.tty.signal(argument)?,
-            _ => return self.tty.ioctl(request, argument),
+            _ => return self.tty.ioctl(file, request, argument),
         }
         Ok(0)
     }
