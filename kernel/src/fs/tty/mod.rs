@@ -489,3 +489,17 @@ pub fn open(here: &Path, major: u32, minor: u32, flags: OpenFlags) -> Result<Arc
         device => open_tty(serial::find(device).ok_or(Errno::ENXIO)?, flags, true),
     }
 }
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn exclusive_use_of_a_port_ends_with_its_last_file() {
+        let tty = Tty::new((4, 65), Line::Port(|_| {}, 1)).unwrap();
+        tty.slave_opened().unwrap();
+        tty.slave_opened().unwrap();
+        tty.state.lock().exclusive = true;
+        tty.slave_closed();
+        assert!(tty.state.lock().exclusive);
+        tty.slave_closed();
+        assert!(!tty.state.lock().exclusive);
+    }
+}

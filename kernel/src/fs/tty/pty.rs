@@ -161,6 +161,8 @@ impl Tty {
             let mut state = self.state.lock();
             state.pty.slaves -= 1;
             state.pty.abandoned = state.pty.slaves == 0;
+            // A pseudo-terminal remains as it is for as long as its master is open.
+            state.exclusive &= self.is_pty() || !state.pty.abandoned;
             state.pty.abandoned
         };
         if last && self.is_pty() {
