@@ -80,10 +80,13 @@ impl Event {
 
 struct State {
     events: VecDeque<Event>,
+    /// The bytes of the names of the events.
+    names: usize,
     /// The number of events before the one that reports lost events (IN_Q_OVERFLOW).
     overflow: Option<usize>,
     /// The watched inodes, by watch number.
     watches: BTreeMap<i32, Key>,
+    /// The watch number that was used last.
     last: i32,
 }
 
@@ -91,10 +94,28 @@ impl State {
     const fn new() -> Self {
         State {
             events: VecDeque::new(),
+            names: 0,
             overflow: None,
             watches: BTreeMap::new(),
             last: 0,
         }
+    }
+
+    /// The number of the next watch: numbers are reused late (Linux's `idr_alloc_cyclic`).
+    fn next_number(&self) -> Option<i32> {
+        let next = self.last.checked_add(1);
+        let free = next.and_then(|next| self.free_from(next));
+        free.or_else(|| self.free_from(1))
+    }
+
+    /// The first unused watch number from `first` on.
+    fn free_from(&self, first: i32) -> Option<i32> {
+        let mut free = Some(first);
+        let mut used = self.watches.range(first..).map(|(&number, _)| number);
+        while free.is_some() && free == used.next() {
+            free = free.and_then(|number| number.checked_add(1));
+        }
+        free
     }
 
     /// The event to read next.
@@ -113,15 +134,24 @@ impl State {
             }
             ahead => {
                 self.overflow = ahead.map(|ahead| ahead - 1);
-                self.events.pop_front()
+                let event = self.events.pop_front()?;
+                self.names -= event.name().len();
+                Some(event)
             }
         }
+    }
+
+    /// The bytes of events and watches.
+    fn held(&self) -> usize {
+        let watch = size_of::<(i32, Key)>() + size_of::<(Place, Watch)>();
+        self.events.capacity() * size_of::<Event>() + self.names + self.watches.len() * watch
     }
 
     /// Adds an event, or records that it was lost.
     fn add(&mut self, event: Option<Event>, most: usize) {
         match event {
             Some(event) if self.events.len() < most && self.events.try_reserve(1).is_ok() => {
+                self.names += event.name().len();
                 self.events.push_back(event);
             }
             _ => _ = self.overflow.get_or_insert(self.events.len()),
@@ -430,7 +460,7 @@ impl Inotify {
         // As on Linux, a number is used up even if there is no room.
         let number = {
             let mut state = self.state.lock();
-            state.last += 1;
+            state.last = state.next_number().ok_or(Errno::ENOSPC)?;
             state.last
         };
         charge(self.user, |usage| {
@@ -516,6 +546,10 @@ impl FileOps for Inotify {
         true
     }
 
+    fn held(&self) -> usize {
+        self.state.lock().held()
+    }
+
     fn read(&self, file: &File, to: &mut Sink, _position: u64) -> Result<usize> {
         let mut total = 0;
         loop {
@@ -584,5 +618,35 @@ impl FileOps for Inotify {
         drop(state);
         UserPtr::new(argument).write(&(len as i32))?;
         Ok(0)
+    }
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn what_an_instance_holds_counts() {
+        let mut state = State::new();
+        assert_eq!(state.held(), 0);
+        for _ in 0..100 {
+            let name = try_bytes(&[b'x'; 255]).ok();
+            state.add(Some(Event { watch: 1, mask: IN_CREATE, cookie: 0, name }), 100);
+        }
+        assert!(state.held() >= 100 * (255 + size_of::<Event>()));
+        while state.take_first().is_some() {}
+        assert_eq!(state.held(), state.events.capacity() * size_of::<Event>());
+    }
+
+    fn numbers_of_watches_start_again_after_the_last() {
+        let mut state = State::new();
+        let mut add = |last| {
+            state.last = last;
+            let number = state.next_number().unwrap();
+            state.watches.insert(number, (0, 0));
+            number
+        };
+        assert_eq!([0, 1, 2].map(&mut add), [1, 2, 3]);
+        assert_eq!(add(i32::MAX - 1), i32::MAX);
+        assert_eq!(add(i32::MAX - 1), 4);
+        assert_eq!(add(i32::MAX), 5);
+        assert_eq!(add(5), 6);
     }
 }

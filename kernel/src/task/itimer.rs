@@ -15,7 +15,7 @@ use super::clock::{Follow, Following, Wall};
 use super::limits::INFINITY;
 use super::rusage::Usage;
 use super::sched::cond_resched;
-use super::signal::{self, Info, Turn};
+use super::signal::{self, Info, Slot, Turn};
 use super::timer::{Expire, Timer};
 use super::user::Charge;
 use super::{Process, Thread, clock, current};
@@ -129,9 +129,9 @@ pub struct SignalTimer {
     is_listed: AtomicBool,
     /// The registration for changes of the time of day.
     following: Following,
-    /// The request that created a POSIX timer, and the charge to its creator's user, since each may
-    /// have a pending signal.
-    made: Option<(Request, Charge)>,
+    /// The request that created a POSIX timer, and the place of its signal, which is charged to its
+    /// creator's user.
+    made: Option<(Request, Arc<Slot>)>,
 }
 
 /// The setting of a timer, in ns.
@@ -149,7 +149,7 @@ impl SignalTimer {
         process: &Arc<Process>,
         base: Base,
         notice: Notice,
-        made: Option<(Request, Charge)>,
+        made: Option<(Request, Arc<Slot>)>,
     ) -> Result<Arc<Self>> {
         let state = Mutex::new(State::default());
         try_arc(SignalTimer {
@@ -441,23 +441,25 @@ impl SignalTimer {
         let Some((process, thread, info)) = message.filter(|_| due) else {
             return;
         };
-        let sent = match self.notice {
-            Notice::Signal { .. } => match self.base {
+        let sent = match &self.made {
+            Some((_, slot)) => match self.base {
                 Base::Process(_) => {
-                    signal::send_posix_cpu_timer(&process, thread.as_ref(), &info, &self.turn)
+                    signal::send_posix_cpu_timer(&process, thread.as_ref(), &info, slot, &self.turn)
                 }
-                _ => signal::send_timer(&process, thread.as_ref(), &info),
+                _ => signal::send_timer(&process, thread.as_ref(), &info, slot),
             },
-            _ if !self.is_alarm() => signal::send_cpu_timer(&process, &info, &self.turn),
-            _ => signal::send_info(&process, thread.as_ref(), &info),
+            None if !self.is_alarm() => signal::send_cpu_timer(&process, &info, &self.turn),
+            None => signal::send_info(&process, thread.as_ref(), &info),
         };
         if sent.is_err() {
-            // There was no room for a real-time signal: the next expiry tries again.
+            // There was no memory for the signal: the next expiry tries again, or the same.
             let mut state = self.state.lock();
             if core::mem::take(&mut state.queued) {
                 state.ignored += state.advance(now);
-                self.arm(&mut state, now, clock::deadline_in(TICK));
+            } else if state.interval == 0 {
+                state.next = now.max(1);
             }
+            self.arm(&mut state, now, clock::deadline_in(TICK));
         }
     }
 }
@@ -636,9 +638,10 @@ impl Timers {
     pub fn create(&self, base: Base, asked: impl FnOnce(i32) -> (Request, Notice)) -> Result<i32> {
         let most = current().process().limits.soft(RLIMIT_SIGPENDING);
         let charge = Charge::new(|user| &user.pending_signals, 1, most).ok_or(Errno::EAGAIN)?;
+        let slot = try_arc(Slot::new(charge))?;
         self.posix.lock().add(|id| {
             let (request, notice) = asked(id);
-            let made = Some((request, charge));
+            let made = Some((request, slot));
             SignalTimer::new(id, current().process(), base, notice, made)
         })
     }
@@ -675,6 +678,11 @@ impl Timers {
         let gone = self.posix.lock().timers.remove(&id);
         gone.ok_or(Errno::EINVAL)?.end();
         Ok(())
+    }
+
+    /// The bytes of the POSIX timers.
+    pub fn held(&self) -> usize {
+        self.posix.lock().timers.len() * size_of::<(SignalTimer, Slot)>()
     }
 
     /// Deletes the POSIX timers on exec.
@@ -729,7 +737,8 @@ pub(super) fn delivered(info: &mut Info) {
     if let Ok(timer) = current().process().timers.posix(info.timer_id()) {
         let mut state = timer.state.lock();
         timer.rearm(&mut state);
-        info.set_overrun(state.reported.min(MOST_OVERRUNS) as i32);
+        let overrun = state.reported.saturating_add(info.overrun() as u64);
+        info.set_overrun(overrun.min(MOST_OVERRUNS) as i32);
     }
 }
 

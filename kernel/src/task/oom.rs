@@ -211,9 +211,9 @@ fn largest() -> Option<(Arc<Process>, Arc<AddressSpace>)> {
     largest
 }
 
-/// The pages of a process, including the kernel's data for it, for its threads and its descriptors,
-/// shifted by its adjustment (in thousandths of all memory), and its memory; `None` if it has no
-/// memory or is never chosen.
+/// The pages of a process, including the kernel's data for it, for its threads, descriptors, timers
+/// and pending signals, shifted by its adjustment (in thousandths of all memory), and its memory;
+/// `None` if it has no memory or is never chosen.
 fn badness(process: &Process) -> Option<(isize, Arc<AddressSpace>)> {
     // The first thread may have ended before the others, or be ending.
     let thread = process.find_thread(Thread::has_space)?;
@@ -223,10 +223,17 @@ fn badness(process: &Process) -> Option<(isize, Arc<AddressSpace>)> {
         return None;
     }
     let files = thread.try_files();
-    let held = files.map_or(0, |files| files.held()) / PAGE_SIZE;
-    let stacks = process.threads().len() * KERNEL_STACK_SIZE / PAGE_SIZE;
+    let held = files.map_or(0, |files| files.held()) + process.timers.held();
+    let signals = process.signals.pending.lock().held();
+    let of_threads: usize = {
+        let threads = process.threads();
+        let of_thread =
+            |thread: &Arc<Thread>| KERNEL_STACK_SIZE + thread.signals.pending.lock().held();
+        threads.iter().map(of_thread).sum()
+    };
+    let kernel = (held + signals + of_threads) / PAGE_SIZE;
     let shift = frame::total() as isize / 1000 * adjust as isize;
-    Some(((pages(&space) + stacks + held) as isize + shift, space))
+    Some(((pages(&space) + kernel) as isize + shift, space))
 }
 
 /// The value of oom_score: 667 for a process that has nothing, 1000 for one that has half of all

@@ -133,6 +133,7 @@ mod sysctl;
 mod tags;
 mod taps;
 mod tcp_memory;
+mod terminals;
 mod threads;
 mod time;
 mod time_wait;
@@ -316,7 +317,9 @@ fn main() {
         Some("tracers") => ptrace::tracers::run(),
         Some("same-cpus") => same_cpus::run(),
         Some("sched") => sched::run(),
+        Some("terminals") => terminals::run(),
         Some("timers") => timers::run(),
+        Some("expiries") => timers::queued::run(),
         Some("keys") => keys::run(),
         Some("hostile") => hostile::run(std::env::args().nth(2).as_deref()),
         _ => {

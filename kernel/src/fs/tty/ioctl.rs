@@ -2,7 +2,7 @@
 
 use super::{Tty, WindowSize};
 use crate::errno::{Errno, Result};
-use crate::fs::device;
+use crate::fs::{device, file::File};
 use crate::mm::user::UserPtr;
 use crate::task::{can, require};
 use ldisc::{NCCS, Termios};
@@ -91,7 +91,7 @@ impl Termio {
 }
 
 impl Tty {
-    pub(super) fn ioctl(&self, request: u32, argument: usize) -> Result<usize> {
+    pub(super) fn ioctl(&self, file: &File, request: u32, argument: usize) -> Result<usize> {
         if self.state.lock().hung_up {
             return Err(match request {
                 TIOCSPGRP => Errno::ENOTTY,
@@ -134,7 +134,7 @@ impl Tty {
                 UserPtr::new(argument).write(&size)?;
             }
             TIOCSWINSZ => self.resize(UserPtr::new(argument).read()?),
-            TIOCSCTTY => self.set_controlling(argument == 1)?,
+            TIOCSCTTY => self.set_controlling(file, argument == 1)?,
             TIOCNOTTY => self.detach_session()?,
             TIOCGPGRP => number.write(&self.own_foreground()?)?,
             TIOCSPGRP => self.set_foreground(number.read()?)?,

@@ -1,6 +1,6 @@
 //! Job control: the session that a terminal controls, and the process group in its foreground.
 
-use super::super::device;
+use super::super::{device, file::File};
 use super::{Tty, pty, serial};
 use crate::errno::{Errno, Result};
 use crate::task::sched::cond_resched;
@@ -115,11 +115,17 @@ impl Tty {
         true
     }
 
-    /// TIOCSCTTY; `steal`: also takes the terminal from the session that has it.
-    pub(super) fn set_controlling(&self, steal: bool) -> Result<()> {
+    /// TIOCSCTTY by `file`; `steal`: also takes the terminal from the session that has it.
+    pub(super) fn set_controlling(&self, file: &File, steal: bool) -> Result<()> {
         let session = current().session();
-        if self.state.lock().session == session && session == current().process_id() {
+        let leads = session == current().process_id();
+        if leads && self.state.lock().session == session {
             return Ok(());
+        }
+        // As in open(2), who may only write gets no right to read.
+        let may_read = || file.flags().readable() || can(CAP_SYS_ADMIN);
+        if !leads || controlling().is_some() || !may_read() {
+            return Err(Errno::EPERM);
         }
         if steal && can(CAP_SYS_ADMIN) {
             self.release();

@@ -454,8 +454,8 @@ impl FileOps for Terminal {
         self.0.poll(table)
     }
 
-    fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
-        self.0.ioctl(request, argument)
+    fn ioctl(&self, file: &File, request: u32, argument: usize) -> Result<usize> {
+        self.0.ioctl(file, request, argument)
     }
 }
 
@@ -465,15 +465,15 @@ impl Drop for Terminal {
     }
 }
 
-/// Opens `tty`. It becomes the controlling terminal of a session leader that has none, unless
-/// `controlling` is false.
+/// Opens `tty`. It becomes the controlling terminal of a session leader that has none and may read
+/// it, unless `controlling` is false.
 fn open_tty(tty: Arc<Tty>, flags: OpenFlags, controlling: bool) -> Result<Arc<dyn FileOps>> {
     if tty.state.lock().exclusive {
         require(CAP_SYS_ADMIN).map_err(|_| Errno::EBUSY)?;
     }
     tty.slave_opened()?;
     let terminal = try_arc(Terminal(tty))?;
-    if controlling && !flags.has(O_NOCTTY) {
+    if controlling && !flags.has(O_NOCTTY) && flags.readable() {
         terminal.0.acquire();
     }
     Ok(terminal)
@@ -487,5 +487,19 @@ pub fn open(here: &Path, major: u32, minor: u32, flags: OpenFlags) -> Result<Arc
         (5, 2) => pty::open_master(here),
         (136, _) => Err(Errno::EIO),
         device => open_tty(serial::find(device).ok_or(Errno::ENXIO)?, flags, true),
+    }
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn exclusive_use_of_a_port_ends_with_its_last_file() {
+        let tty = Tty::new((4, 65), Line::Port(|_| {}, 1)).unwrap();
+        tty.slave_opened().unwrap();
+        tty.slave_opened().unwrap();
+        tty.state.lock().exclusive = true;
+        tty.slave_closed();
+        assert!(tty.state.lock().exclusive);
+        tty.slave_closed();
+        assert!(!tty.state.lock().exclusive);
     }
 }

@@ -161,6 +161,8 @@ impl Tty {
             let mut state = self.state.lock();
             state.pty.slaves -= 1;
             state.pty.abandoned = state.pty.slaves == 0;
+            // A pseudo-terminal remains as it is for as long as its master is open.
+            state.exclusive &= self.is_pty() || !state.pty.abandoned;
             state.pty.abandoned
         };
         if last && self.is_pty() {
@@ -433,7 +435,7 @@ impl FileOps for Master {
             TIOCGPGRP => number.write(&self.tty.foreground())?,
             TIOCGSID => number.write(&self.tty.session()?)?,
             TIOCSIG => self.tty.signal(argument)?,
-            _ => return self.tty.ioctl(request, argument),
+            _ => return self.tty.ioctl(file, request, argument),
         }
         Ok(0)
     }

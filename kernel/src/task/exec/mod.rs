@@ -295,6 +295,9 @@ fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
     }
     process.signals.set_actions(actions);
     process.timers.exec();
+    for pending in [&thread.signals.pending, &process.signals.pending] {
+        pending.lock().discard_timers();
+    }
     thread.set_name(name);
     for ring in [&thread.keyring, &process.keyring] {
         let gone = ring.lock().take();

@@ -155,6 +155,11 @@ impl Info {
         self.data[0] = pair(self.data[0] as i32, overrun);
     }
 
+    /// The overrun count of the timer.
+    pub fn overrun(&self) -> i32 {
+        (self.data[0] >> 32) as i32
+    }
+
     /// The timer's id.
     pub fn timer_id(&self) -> i32 {
         self.data[0] as i32

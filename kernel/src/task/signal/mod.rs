@@ -17,7 +17,7 @@ pub use info::Info;
 pub use mask::{
     STOPS, Set, UNBLOCKABLE, await_signals, is_ignored_or_blocked, set_blocked, set_blocked_of,
 };
-pub use pending::Pending;
+pub use pending::{Pending, Slot};
 pub use send::{
     Turn, force, force_info, force_sigsegv, is_discarded, may_send, notify, raise,
     report_tag_fault, send, send_cpu_timer, send_group, send_group_where, send_info,

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use linux_raw_sys::general::*;
 
 use super::mask::{STOPS, Set};
-use super::pending::{self, Charge, Room};
+use super::pending::{self, Charge, Room, Slot};
 use super::{Default, Info, SIG_DFL, default_of};
 use crate::arch::{self, smp, work::SIGNAL};
 use crate::errno::{Errno, Result};
@@ -59,8 +59,8 @@ fn is_kept_from_init(process: &Process, thread: Option<&Arc<Thread>>, number: u3
         && (number == SIGKILL || !is_traced(process, thread))
 }
 
-/// Whether a signal for `thread`, or for all of the process, is dropped. A signal for the process is
-/// not if `judge`, by default the first thread, blocks it.
+/// Whether a signal for `thread`, or for all of the process, is dropped. A signal for the process
+/// is not if `judge`, by default the first thread, blocks it.
 fn is_ignored(
     process: &Process,
     thread: Option<&Arc<Thread>>,
@@ -97,8 +97,13 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: &Info) -
 ///
 /// # Errors
 /// EAGAIN: no room to queue it.
-pub fn send_timer(process: &Process, thread: Option<&Arc<Thread>>, info: &Info) -> Result<()> {
-    post(process, thread, info, Sender::PosixTimer)
+pub fn send_timer(
+    process: &Process,
+    thread: Option<&Arc<Thread>>,
+    info: &Info,
+    slot: &Arc<Slot>,
+) -> Result<()> {
+    post(process, thread, info, Sender::PosixTimer(slot))
 }
 
 /// Sends the signal of a POSIX timer for the CPU time of a process: see [`Turn`].
@@ -109,9 +114,10 @@ pub fn send_posix_cpu_timer(
     process: &Process,
     thread: Option<&Arc<Thread>>,
     info: &Info,
+    slot: &Arc<Slot>,
     turn: &Turn,
 ) -> Result<()> {
-    post(process, thread, info, Sender::PosixCpuTimer(turn))
+    post(process, thread, info, Sender::PosixCpuTimer(slot, turn))
 }
 
 /// Sends a signal about the CPU time of a process: ITIMER_VIRTUAL, ITIMER_PROF, RLIMIT_CPU.
@@ -159,8 +165,8 @@ impl Turn {
 
 #[derive(Clone, Copy)]
 enum Sender<'a> {
-    PosixTimer,
-    PosixCpuTimer(&'a Turn),
+    PosixTimer(&'a Arc<Slot>),
+    PosixCpuTimer(&'a Arc<Slot>, &'a Turn),
     CpuTimer(&'a Turn),
     Child(Option<&'a Arc<Thread>>),
     Other,
@@ -197,7 +203,7 @@ fn post(
         return Ok(());
     }
     let room = match sender {
-        Sender::PosixTimer | Sender::PosixCpuTimer(_) => Room::Timer,
+        Sender::PosixTimer(slot) | Sender::PosixCpuTimer(slot, _) => Room::Timer(slot.clone()),
         _ => room(process, number),
     };
     match thread {
@@ -216,8 +222,8 @@ fn post(
         }
         None => {
             let preferred = match sender {
-                Sender::PosixTimer => own_thread(process, bit),
-                Sender::PosixCpuTimer(turn) | Sender::CpuTimer(turn) => turn.next(process, bit),
+                Sender::PosixTimer(_) => own_thread(process, bit),
+                Sender::PosixCpuTimer(_, turn) | Sender::CpuTimer(turn) => turn.next(process, bit),
                 Sender::Child(parent) => {
                     let accepts = |thread: &&Arc<Thread>| thread.blocked() & bit == 0;
                     parent.filter(accepts).cloned()
@@ -272,7 +278,8 @@ fn room(process: &Process, number: u32) -> Room {
         return Room::Own;
     }
     let most = process.limits.soft(RLIMIT_SIGPENDING);
-    Charge::new(process.credentials().user.clone(), most).map_or(Room::None, Room::Charged)
+    let charge = Charge::new(process.credentials().user.clone(), most);
+    charge.map_or(Room::None, |_charge| Room::Charged { _charge })
 }
 
 impl Process {

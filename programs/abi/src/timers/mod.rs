@@ -2,6 +2,7 @@
 //! timerfd(2).
 
 mod clock_set;
+pub mod queued;
 mod timerfd;
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
