@@ -206,8 +206,8 @@ impl Program {
         })
     }
 
-    /// The addresses of the code and of the data, as in [`mm::ProgramRanges`](crate::mm::ProgramRanges),
-    /// before the load bias is added.
+    /// The addresses of the code and of the data, as in
+    /// [`ProgramRanges`](crate::mm::ProgramRanges), before the load bias is added.
     pub fn parts(&self) -> [Range<usize>; 2] {
         let (mut code, mut data) = ((usize::MAX, 0), 0..0);
         for segment in self.loads() {

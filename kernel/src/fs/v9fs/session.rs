@@ -410,11 +410,9 @@ impl Session {
 
 /// Writes pieces of bytes into parts that have room for them.
 fn fill(parts: &mut [Part], pieces: &[&[u8]]) {
-    let mut at = 0;
-    for &byte in pieces.iter().copied().flatten() {
+    for (at, &byte) in pieces.iter().copied().flatten().enumerate() {
         let part = &parts[at / PAGE_SIZE];
         part.frame.write(at % PAGE_SIZE, &[byte]);
-        at += 1;
     }
 }
 

@@ -94,7 +94,7 @@ fn again(turns: u32) {
         return;
     }
     let mut arguments = this_part();
-    if turns % 2 == 0 {
+    if turns.is_multiple_of(2) {
         arguments.extend(std::iter::repeat_n(text(&"a".repeat(4000)), 20));
     }
     let secret = format!("SECRET={}", "z".repeat(20_000));
