@@ -370,8 +370,8 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Faults in the memory of the next bytes, which are about to be written, and clears it;
-    /// returns how many can be written.
+    /// Faults in the memory of the next bytes, which are about to be written; returns how many can
+    /// be written.
     ///
     /// # Errors
     /// EFAULT: not even one.
@@ -379,7 +379,7 @@ impl<'a> Sink<'a> {
         match &self.0 {
             Target::User(cursor) => {
                 let mut ahead = *cursor;
-                ahead.advance(FAULTED_IN, |to, _, len| user::clear(to, len))
+                ahead.advance(FAULTED_IN, |to, _, len| user::fault_in_writable(to, len))
             }
             Target::Kernel(place) => Ok(place.left()),
         }

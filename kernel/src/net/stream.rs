@@ -125,11 +125,16 @@ fn read_faulted_in(
     left: usize,
     reading: Reading,
 ) -> Result<Option<Found>> {
+    let mut most = usize::MAX;
     loop {
-        let reached = to.fault_in()?;
+        let reached = to.fault_in()?.min(most);
         to.truncate(reached);
         match channel.read(to, reading) {
-            Err(Errno::EFAULT) => cond_resched_killable()?,
+            // Another thread may discard the pages: at last one is enough.
+            Err(Errno::EFAULT) => {
+                most = (reached / 2).max(1);
+                cond_resched_interruptible()?;
+            }
             found => {
                 to.allow(left);
                 return found;

@@ -59,6 +59,31 @@ pub fn run() {
         cpu();
         controls();
         too_long();
+        for ends in [pair(SOCK_STREAM), pair(SOCK_DGRAM), connection()] {
+            beyond(ends);
+        }
+    }
+}
+
+/// A buffer whose pages a child shares: what is behind the received bytes does not change.
+unsafe fn beyond([from, to]: [c_int; 2]) {
+    const LEN: usize = 64 << 10;
+    const OLD: u8 = 0x55;
+    unsafe {
+        let mut buffer = vec![OLD; LEN];
+        let child = libc::fork();
+        if child == 0 {
+            libc::pause();
+        }
+        let is_old = |buffer: &[u8]| buffer.iter().all(|&byte| byte == OLD);
+        let mut take = |flags| libc::recv(to, buffer.as_mut_ptr().cast(), LEN, flags);
+        tell("from nobody", take(MSG_DONTWAIT) as i64);
+        tell("hello", send(from, b"hello", 0));
+        tell("peeked", take(MSG_PEEK) as i64);
+        tell("received", take(0) as i64);
+        println!("behind it is what was: {}", is_old(&buffer[5..]));
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, ptr::null_mut(), 0);
     }
 }
 

@@ -1,11 +1,12 @@
 //! A container image as the root: an overlay of its file system and of what is written.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
 use crate::root::{self, NEW};
 use crate::sys;
+use crate::user::read_regular;
 
 /// The mount points of the image and of what is written.
 const LOWER: &str = "/stile/lower";
@@ -71,12 +72,12 @@ fn make_upper(upper: &str) -> io::Result<()> {
 /// Gives the image a file with this content, in place of a link to somewhere else.
 fn give(path: &str, content: &[u8]) -> io::Result<()> {
     let is_link = fs::symlink_metadata(path).is_ok_and(|file| file.is_symlink());
-    if !is_link && fs::read(path).is_ok_and(|old| old == content) {
+    if !is_link && read_regular(path).is_ok_and(|old| old == content) {
         return Ok(());
     }
     fs::create_dir_all("/etc")?;
     let _ = fs::remove_file(path);
-    fs::write(path, content)
+    File::create_new(path)?.write_all(content)
 }
 
 impl Image {

@@ -36,6 +36,10 @@ pub fn switch() -> io::Result<bool> {
 pub fn enter(moved: &[&str]) -> io::Result<()> {
     for place in moved {
         let new = format!("{NEW}{place}");
+        // A link would lead out of the new root.
+        if fs::symlink_metadata(&new).is_ok_and(|found| !found.is_dir()) {
+            let _ = fs::remove_file(&new);
+        }
         // This fails on a read-only root, where the directory must exist.
         let _ = fs::create_dir(&new);
         sys::mount_with(place, &new, "", libc::MS_MOVE)?;

@@ -1,15 +1,34 @@
 //! What a job's user needs before its program starts.
 
 use std::ffi::CString;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 
 use wire::user::{User, resolve};
+
+/// The largest file that is read, in bytes.
+const MOST_TEXT: u64 = 4 << 20;
+
+/// Reads a file of an image, which may have anything in its place.
+pub fn read_regular(path: &str) -> io::Result<Vec<u8>> {
+    let mut options = File::options();
+    let file = options
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut text = Vec::new();
+    file.take(MOST_TEXT).read_to_end(&mut text)?;
+    Ok(text)
+}
 
 /// The user of this name. An error without a number is for the person who named it.
 pub fn find(name: &str) -> io::Result<User> {
     let text = |path| {
-        let text = fs::read(path).unwrap_or_default();
+        let text = read_regular(path).unwrap_or_default();
         String::from_utf8_lossy(&text).into_owned()
     };
     resolve(name, &text("/etc/passwd"), &text("/etc/group")).map_err(io::Error::other)

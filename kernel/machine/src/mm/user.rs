@@ -50,6 +50,32 @@ pub fn clear(address: usize, len: usize) -> usize {
     uaccess::clear(address, len)
 }
 
+/// Faults in memory of the program that is about to be written, and leaves what it contains: writes
+/// a word in each page if it is what was read. Returns the number of bytes before the first that
+/// could not be written.
+pub fn fault_in_writable(address: usize, len: usize) -> usize {
+    let mut done = 0;
+    while done < len {
+        let at = address.wrapping_add(done);
+        if rewrite_word(at & !3).is_err() {
+            break;
+        }
+        done = len.min(done + PAGE_SIZE - at % PAGE_SIZE);
+    }
+    done
+}
+
+fn rewrite_word(address: usize) -> Result<()> {
+    // Another thread may change the word.
+    for _ in 0..1000 {
+        let word = load_u32(address)?;
+        if cmpxchg_u32(address, word, word)? == word {
+            return Ok(());
+        }
+    }
+    Err(Errno::EFAULT)
+}
+
 impl FrameRef {
     /// Copies `len` bytes at `offset` to the program at `address`; returns the number copied.
     ///

@@ -25,7 +25,7 @@ use crate::fs::ring::Ring;
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
 use crate::sync::{SleepMutex, SleepMutexGuard};
-use crate::task::sched::{cond_resched, cond_resched_killable};
+use crate::task::sched::{cond_resched, cond_resched_interruptible, cond_resched_killable};
 use crate::task::{clock, oom};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -563,15 +563,20 @@ impl Channel {
         mut writing: Writing,
     ) -> Result<usize> {
         let urgent = writing.urgent;
+        let mut most = usize::MAX;
         loop {
             let left = from.left();
-            let reached = from.fault_in()?;
+            let reached = from.fault_in()?.min(most);
             writing.urgent = urgent && reached == left;
             from.truncate(reached);
             let done = self.write_some(from, ancillary, writing);
             from.allow(left - *done.as_ref().unwrap_or(&0));
             match done {
-                Err(Errno::EFAULT) => cond_resched_killable()?,
+                // Another thread may discard the pages: at last one is enough.
+                Err(Errno::EFAULT) => {
+                    most = (reached / 2).max(1);
+                    cond_resched_interruptible()?;
+                }
                 done => return done,
             }
         }

@@ -32,8 +32,11 @@ impl Request {
     /// EINVAL.
     pub fn read(value: &[u8]) -> Result<Self> {
         let (bytes, _) = value.split_first_chunk::<REQUEST>().ok_or(Errno::EINVAL)?;
-        let [a, b, c, d, k, l, m, n, address @ ..] = *bytes;
+        let [a, b, c, d, k, l, m, n, mut address @ ..] = *bytes;
         let len = u16::from_ne_bytes([m, n]);
+        if let Some(beyond) = address.get_mut(usize::from(len)..) {
+            beyond.fill(0);
+        }
         if REQUEST_HEAD + usize::from(len) > value.len() {
             return Err(Errno::EINVAL);
         }
@@ -57,6 +60,9 @@ impl Request {
         }
     }
 }
+
+/// The number of different requests of a socket.
+const MOST: usize = 1024;
 
 /// The requests of a socket, and how often each was made.
 pub struct Memberships(HashMap<Request, u32>);
@@ -82,6 +88,9 @@ impl Memberships {
         if let Some(count) = self.0.get_mut(&request) {
             *count = count.saturating_add(1);
             return Ok(());
+        }
+        if self.0.len() >= MOST {
+            return Err(Errno::ENOBUFS);
         }
         self.0.try_reserve(1).map_err(|_| Errno::ENOBUFS)?;
         self.0.insert(request, 1);

@@ -77,6 +77,8 @@ struct Extensions {
     gid: Option<u64>,
     mtime: Option<u64>,
     extended: Vec<(String, Vec<u8>)>,
+    /// The size of all of them.
+    total: u64,
 }
 
 impl Entry {
@@ -122,8 +124,12 @@ pub fn read(file: &File, mut each: impl FnMut(Entry) -> Result<()>) -> Result<()
             bail!("the archive ends before its entry at {at} with {size} bytes does");
         };
         if is_extension(header.entry_type()) {
-            if size > MOST_EXTENSION {
-                bail!("the extension at {at} is too large ({size} bytes)");
+            extensions.total = extensions.total.saturating_add(size);
+            if extensions.total > MOST_EXTENSION {
+                bail!(
+                    "the extensions at {at} are too large ({} bytes)",
+                    extensions.total
+                );
             }
             let mut content = vec![0; size as usize];
             reader.read_exact(&mut content)?;

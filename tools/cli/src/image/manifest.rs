@@ -35,6 +35,8 @@ const LAYERS: [&str; 4] = [
 ];
 /// The maximum number of images in a layout, with all indexes.
 const MOST_IMAGES: usize = 1000;
+/// The longest name of an image in a layout, in bytes; a longer one does not count.
+const MOST_NAME: usize = 4096;
 
 /// What an image is made of.
 pub struct Contents {
@@ -148,6 +150,7 @@ fn of_layout(source: &Source, name: Option<&str>, asked: Option<Arch>) -> Result
     let named = |descriptor: Descriptor| {
         let annotations = descriptor.annotations.clone().unwrap_or_default();
         let name = annotations.get(NAME).cloned();
+        let name = name.filter(|name| name.len() <= MOST_NAME);
         (descriptor, name.into_iter().collect())
     };
     let mut waiting: Vec<(Descriptor, Vec<String>)> =
@@ -162,6 +165,9 @@ fn of_layout(source: &Source, name: Option<&str>, asked: Option<Arch>) -> Result
         let kind = descriptor.media_type.as_str();
         if INDEXES.contains(&kind) {
             let index: Index = parse(&blob(source, &descriptor)?).context(descriptor.digest)?;
+            if seen + waiting.len() + index.manifests.len() > MOST_IMAGES {
+                bail!("there are more than {MOST_IMAGES} images");
+            }
             let below = index.manifests.into_iter();
             waiting.extend(below.map(|descriptor| (descriptor, names.clone())));
         } else if MANIFESTS.contains(&kind) {
@@ -216,27 +222,32 @@ fn of_manifest(source: &Source, descriptor: &Descriptor) -> Result<Contents> {
     Ok(Contents { config, layers })
 }
 
+fn config_of(source: &Source, saved: &Saved) -> Result<Config> {
+    // Its name is its digest.
+    let last = saved.config.rsplit('/').next().unwrap_or_default();
+    let text = match Digest::from_hex(last.trim_end_matches(".json")) {
+        Some(digest) => source.verified(&saved.config, digest)?,
+        None => source.text(&saved.config)?,
+    };
+    Config::parse(&text).with_context(|| saved.config.clone())
+}
+
 fn of_docker(source: &Source, name: Option<&str>, asked: Option<Arch>) -> Result<Contents> {
     let saved: Vec<Saved> = parse(&source.text("manifest.json")?).context("manifest.json")?;
     if saved.len() > MOST_IMAGES {
         bail!("there are more than {MOST_IMAGES} images");
     }
+    // A configuration may be large, so that not all are kept.
     let candidate = |saved: Saved| {
-        // Its name is its digest.
-        let last = saved.config.rsplit('/').next().unwrap_or_default();
-        let text = match Digest::from_hex(last.trim_end_matches(".json")) {
-            Some(digest) => source.verified(&saved.config, digest)?,
-            None => source.text(&saved.config)?,
-        };
-        let config = Config::parse(&text).with_context(|| saved.config.clone())?;
         Ok(Candidate {
             names: saved.repo_tags.clone().unwrap_or_default(),
-            architecture: config.architecture.clone(),
-            image: (saved, config),
+            architecture: config_of(source, &saved)?.architecture,
+            image: saved,
         })
     };
     let candidates = saved.into_iter().map(candidate).collect::<Result<_>>()?;
-    let (saved, config) = choose(candidates, name, asked)?;
+    let saved = choose(candidates, name, asked)?;
+    let config = config_of(source, &saved)?;
     let contents = contents(&config, saved.layers.len())?;
     let layer = |(name, content)| Layer {
         name,

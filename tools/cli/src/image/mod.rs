@@ -20,7 +20,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::arch::Arch;
 use crate::disk::Disk;
@@ -66,6 +66,17 @@ pub struct Image {
     pub arch: Arch,
 }
 
+/// An error about an image. Its text may be the image's own, which must not reach a terminal as it
+/// is.
+fn about(name: &str, error: anyhow::Error) -> anyhow::Error {
+    let shown = |text: char| match text.is_control() {
+        true => text.escape_default().to_string(),
+        false => text.to_string(),
+    };
+    let text: String = format!("{error:#}").chars().map(shown).collect();
+    anyhow!("the image {name}: {text}")
+}
+
 impl Image {
     /// The image that `PATH[:NAME]` describes, for an architecture.
     pub fn open(text: &str, asked: Option<Arch>) -> Result<Self> {
@@ -88,7 +99,7 @@ impl Image {
                 arch,
             })
         };
-        open().with_context(|| format!("the image {text}"))
+        open().map_err(|error| about(text, error))
     }
 
     /// How its program is started.
@@ -136,7 +147,7 @@ impl Image {
         }
         if !place.is_file() {
             let made = self.make(project, &place);
-            made.with_context(|| format!("the image {}", self.name))?;
+            made.map_err(|error| about(&self.name, error))?;
         }
         let kept = keep.map(|name| Kept::open(project, name, self));
         let kept = kept.transpose()?;
