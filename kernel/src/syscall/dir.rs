@@ -150,14 +150,19 @@ pub fn unlinkat(directory: i32, path: usize, flags: u32) -> Result<usize> {
     Ok(0)
 }
 
+/// How often an operation is repeated because names change meanwhile: a server of files may say so
+/// for ever.
+const ATTEMPTS: usize = 10_000;
+
 /// Repeats `attempt` while names change between its look-up and its operation (ESTALE).
 fn until_still<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
-    loop {
+    for _ in 0..ATTEMPTS {
         match attempt() {
             Err(Errno::ESTALE) => cond_resched_killable()?,
             done => return done,
         }
     }
+    Err(Errno::ESTALE)
 }
 
 fn remove(parent: &Path, name: &[u8], last: &Last, rmdir: bool) -> Result<Arc<Dentry>> {

@@ -23,10 +23,12 @@ fn mount(line: &str) -> io::Result<()> {
     let mut words = line.splitn(3, ' ');
     let mut next = || words.next().ok_or(io::ErrorKind::InvalidData);
     let (tag, how, place) = (next()?, next()?, next()?);
-    let flags = match how {
+    let access = match how {
         "ro" => libc::MS_RDONLY,
         _ => 0,
     };
+    // The files are those of another machine, with users of its own.
+    let flags = access | libc::MS_NOSUID | libc::MS_NODEV;
     // On a read-only root it must exist.
     let _ = fs::create_dir_all(place);
     sys::mount_with_options(tag, place, "9p", flags, "trans=virtio,version=9p2000.L")

@@ -77,6 +77,14 @@ fn machine(kvm: &Kvm) {
 /// Runs `work` while another thread forks; the children share its descriptors and mappings.
 fn beside_forks(work: impl FnOnce()) {
     let done = AtomicBool::new(false);
+    // fork(3) blocks all signals in its caller for a moment, so the end of a child could interrupt
+    // the other thread's vCPU.
+    // SAFETY: the set is valid.
+    unsafe {
+        let mut ended: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&mut ended, libc::SIGCHLD);
+        libc::sigprocmask(libc::SIG_BLOCK, &ended, std::ptr::null_mut());
+    }
     thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Relaxed) {

@@ -73,9 +73,14 @@ impl Fid {
 
     /// Gives it back, and waits until the server has done what it does then.
     pub fn clunk(&self) -> Result<()> {
-        self.set_known(false);
         let fid = self.number;
-        self.session.ask(&Request::Clunk { fid }, ninep::empty)
+        let done = self.session.ask(&Request::Clunk { fid }, ninep::empty);
+        // Without an answer the server may still know the number, which must not be used again
+        // before it is given back once more.
+        if !matches!(done, Err(Errno::EINTR | Errno::EIO | Errno::ENOMEM)) {
+            self.set_known(false);
+        }
+        done
     }
 }
 

@@ -55,6 +55,10 @@ impl Node {
 
     /// Finds a name. What is mounted on stays.
     pub fn find(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
+        // The server may have another directory of this name by now.
+        if here.is_removed() {
+            return Err(Errno::ENOENT);
+        }
         let known = self.known(name)?;
         if let Some(known) = known.as_ref().filter(|known| known.is_covered()) {
             return Ok(known.clone());
@@ -77,7 +81,8 @@ impl Node {
     fn enter(&self, here: &Arc<Dentry>, name: &[u8], node: Arc<Node>) -> Result<Arc<Dentry>> {
         let dentry = Dentry::named(node.clone(), Some(here.clone()), name)?;
         // It was moved on the host, or it has two names there: one dentry has the last.
-        if let Some(other) = node.alias.claim(&dentry) {
+        let other = node.alias.claim(&dentry);
+        if let Some(other) = other.filter(|other| !other.is_removed()) {
             return self.take_over(here, name, other);
         }
         let key = try_vec(name)?;
@@ -207,6 +212,9 @@ impl Node {
         let node = self.sibling(victim.inode())?;
         let _alone = self.fs.moving.lock_killable()?;
         let name = victim.name();
+        if victim.parent().is_some_and(|here| here.is_removed()) {
+            return Err(Errno::ENOENT);
+        }
         self.check_same(&name, victim)?;
         if victim.is_covered() {
             return Err(Errno::EBUSY);
@@ -246,6 +254,9 @@ impl Node {
         let target = self.sibling(there.inode())?;
         let _alone = self.fs.moving.lock_killable()?;
         let old = source.name();
+        if here.is_removed() || there.is_removed() {
+            return Err(Errno::ENOENT);
+        }
         self.check_same(&old, source)?;
         if there.is_within(source) {
             return Err(Errno::EINVAL);
