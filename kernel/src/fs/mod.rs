@@ -7,6 +7,7 @@
 pub mod aio;
 mod alias;
 pub mod anonymous;
+pub mod attr_lock;
 pub mod columns;
 mod damage;
 pub mod dentry;

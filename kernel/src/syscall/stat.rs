@@ -6,7 +6,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::device;
 use crate::fs::inode::{Attr, FsStat, Kind, SetAttr, Time};
 use crate::fs::tmpfs::without_set_id;
-use crate::fs::{Path, inotify, perm};
+use crate::fs::{Path, attr_lock, inotify, perm};
 use crate::mm::PAGE_SIZE;
 use crate::mm::user::UserPtr;
 use crate::task::current;
@@ -303,6 +303,7 @@ pub fn faccessat2(directory: i32, path: usize, mode: u32, flags: u32) -> Result<
 
 fn change_mode(place: &Path, mode: u32) -> Result<usize> {
     perm::writable(place)?;
+    let alone = attr_lock::lock(&**place.inode())?;
     perm::check_flags(place, place, perm::FIXED)?;
     perm::owner(place)?;
     if place.kind() == Kind::Symlink {
@@ -316,6 +317,7 @@ fn change_mode(place: &Path, mode: u32) -> Result<usize> {
         permissions,
         ..SetAttr::default()
     })?;
+    drop(alone);
     inotify::about(place, IN_ATTRIB);
     Ok(0)
 }
@@ -338,6 +340,7 @@ pub fn fchmodat2(directory: i32, path: usize, mode: u32, flags: u32) -> Result<u
 
 fn change_owner(place: &Path, uid: u32, gid: u32) -> Result<usize> {
     perm::writable(place)?;
+    let alone = attr_lock::lock(&**place.inode())?;
     perm::check_flags(place, place, perm::FIXED)?;
     let attr = place.inode().attr();
     let given = |id: u32| (id != u32::MAX).then_some(id);
@@ -371,6 +374,7 @@ fn change_owner(place: &Path, uid: u32, gid: u32) -> Result<usize> {
         ..SetAttr::default()
     };
     place.inode().set_attr(&change)?;
+    drop(alone);
     inotify::about(place, IN_ATTRIB);
     Ok(0)
 }
@@ -433,6 +437,7 @@ pub fn set_times(
         _ => path::resolve(directory, path, flags)?,
     };
     perm::writable(&place)?;
+    let alone = attr_lock::lock(&**place.inode())?;
     let now = given.is_none_or(|times| times.iter().all(|time| time[1] == i64::from(UTIME_NOW)));
     let fixed = if now { FS_IMMUTABLE_FL } else { perm::FIXED };
     perm::check_flags(&place, &place, fixed)?;
@@ -447,6 +452,7 @@ pub fn set_times(
         modified,
         ..SetAttr::default()
     })?;
+    drop(alone);
     inotify::about(&place, IN_ATTRIB);
     Ok(0)
 }

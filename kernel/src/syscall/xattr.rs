@@ -3,7 +3,7 @@
 use super::path::{self, check_flags, opened};
 use crate::errno::{Errno, Result};
 use crate::fs::inode::{Kind, XattrChange};
-use crate::fs::{Path, perm};
+use crate::fs::{Path, attr_lock, perm};
 use crate::mm::user::{UserPtr, UserSlice, read_cstr};
 use crate::task::{can, file_capabilities, require};
 use alloc::vec::Vec;
@@ -64,6 +64,7 @@ fn set(entry: &Path, key: usize, value: usize, size: usize, flags: u32) -> Resul
     if key == file_capabilities::NAME && !value.is_empty() {
         file_capabilities::check(&value)?;
     }
+    let _alone = attr_lock::lock(&**entry.inode())?;
     check(entry, &key, true)?;
     let change = match flags {
         0 => XattrChange::Set(&value),
@@ -121,6 +122,7 @@ fn keep_untrusted(names: &mut Vec<u8>) {
 
 fn remove(entry: &Path, key: usize) -> Result<usize> {
     let key = name(key)?;
+    let _alone = attr_lock::lock(&**entry.inode())?;
     check(entry, &key, true)?;
     entry.inode().set_xattr(&key, XattrChange::Remove)?;
     Ok(0)

@@ -50,6 +50,7 @@ mod files;
 mod frames;
 mod futex;
 mod gap;
+mod given;
 #[cfg(target_arch = "aarch64")]
 mod guard;
 mod handlers;
@@ -185,6 +186,7 @@ fn main() {
         Some("frames-overflow") => frames::overflow(),
         Some("futex") => futex::run(),
         Some("gap") => gap::run(),
+        Some("given") => given::run(),
         Some("huge") => huge::run(),
         Some("identity") if std::env::args().nth(2).is_some() => identity::after_exec(),
         Some("identity") => identity::run(),

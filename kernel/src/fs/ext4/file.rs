@@ -5,8 +5,8 @@ use super::super::inode::{Inode, Kind};
 use super::super::io::{Sink, Source};
 use super::super::page_cache::{Ahead, pages_of};
 use super::super::path::Path;
-use super::super::perm;
 use super::super::tmpfs::{check_limit, limit_size};
+use super::super::{attr_lock, perm};
 use super::errno;
 use super::node::Node;
 use crate::errno::{Errno, Result};
@@ -108,8 +108,9 @@ impl Open {
     /// FS_IOC_SETFLAGS
     fn set_flags(&self, file: &File, flags: u32) -> Result<()> {
         perm::writable(file.path())?;
-        perm::owner(file.dentry())?;
         let node = &self.node;
+        let _alone = attr_lock::lock(&**node)?;
+        perm::owner(file.dentry())?;
         // This changes attributes, at a later time than that of earlier writes.
         node.write_out(0..0)?;
         let mut fs = node.fs().lock()?;

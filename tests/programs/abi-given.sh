@@ -1,0 +1,2 @@
+#: program abi
+abi given
