@@ -186,6 +186,7 @@ fn main() {
         Some("frames-overflow") => frames::overflow(),
         Some("futex") => futex::run(),
         Some("gap") => gap::run(),
+        Some("given") if std::env::args().nth(2).is_some() => given::after_exec(),
         Some("given") => given::run(),
         Some("huge") => huge::run(),
         Some("identity") if std::env::args().nth(2).is_some() => identity::after_exec(),

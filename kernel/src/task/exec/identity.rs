@@ -69,6 +69,12 @@ fn owners(file: &File) -> (Option<u32>, Option<u32>) {
         return (None, None);
     }
     let attr = inode.attr();
+    // The permission that was checked may be gone, as those of others should be before chmod gives
+    // the file set-id bits (bprm_fill_uid).
+    let executes = |who: &Credentials| perm::check_as(who, &attr, perm::EXECUTE).is_ok();
+    if !current().with_credentials(executes) {
+        return (None, None);
+    }
     let user = (attr.mode & S_ISUID != 0).then_some(attr.uid);
     let both = S_ISGID | S_IXGRP;
     (user, (attr.mode & both == both).then_some(attr.gid))
