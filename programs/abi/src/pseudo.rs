@@ -23,7 +23,51 @@ pub fn run() {
         written();
         extended();
         terminals();
+        excerpts();
     }
+}
+
+/// Files that show a program's memory as it is at each read.
+unsafe fn excerpts() {
+    unsafe {
+        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        let fields: Vec<_> = stat.split(' ').collect();
+        for (path, first) in [(c"/proc/self/cmdline", 48), (c"/proc/self/environ", 50)] {
+            let file = libc::open(path.as_ptr(), libc::O_RDONLY);
+            let read = |at: libc::off_t, len: usize| {
+                let mut bytes = vec![0u8; len];
+                let count = libc::pread(file, bytes.as_mut_ptr().cast(), len, at);
+                tell(&format!("{path:?} at the place"), count.min(0) as i64);
+                bytes.truncate(count.max(0) as usize);
+                bytes
+            };
+            let whole = read(0, 4096);
+            let [first, end] =
+                [first, first + 1].map(|field| fields[field - 1].parse().unwrap_or(0));
+            println!("all of it: {}", whole.len() == end - first);
+            let second = ptr::with_exposed_provenance_mut::<u8>(first + 1);
+            let before = second.replace(b'#');
+            println!("changed: {}", read(1, 1).escape_ascii());
+            let rest: Vec<_> = (1..whole.len()).flat_map(|at| read_one(file, at)).collect();
+            println!("byte by byte: {}", rest[1..] == whole[2..]);
+            second.write(before);
+            for beyond in [whole.len() as i64, whole.len() as i64 + 1, 1 << 40] {
+                println!("beyond: {:?}", read(beyond, 8));
+            }
+            libc::close(file);
+        }
+        let whole = fs::read("/proc/self/auxv").unwrap_or_default();
+        let file = libc::open(c"/proc/self/auxv".as_ptr(), libc::O_RDONLY);
+        let parts: Vec<_> = (0..whole.len()).flat_map(|at| read_one(file, at)).collect();
+        println!("auxv: {} {}", parts == whole, whole.is_empty());
+        libc::close(file);
+    }
+}
+
+unsafe fn read_one(file: c_int, at: usize) -> Option<u8> {
+    let mut byte = 0u8;
+    let count = unsafe { libc::pread(file, (&raw mut byte).cast(), 1, at as libc::off_t) };
+    (count == 1).then_some(byte)
 }
 
 /// Files that can be written at an offset, and the errors of the others.

@@ -1,10 +1,13 @@
 //! procfs files about a process's memory.
 
 use super::super::columns::Columns;
+use super::super::file::{File, FileOps};
+use super::super::io::Sink;
 use super::super::seq_file::{Content, Text};
 use super::super::seq_records::Records;
 use super::subject::Subject;
 use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
 use crate::mm::vma::{Flags, Rights, Source, Vma};
 use crate::mm::{AddressSpace, PAGE_SIZE, ProgramRanges, Usage, page_up};
 use crate::put;
@@ -14,31 +17,52 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Copies a range of a process's memory, as far as it can be read.
-fn copy(space: &AddressSpace, range: Range<usize>, text: &mut Text) -> Result<()> {
-    let mut at = range.start;
-    let mut bytes = [0; 256];
-    while at < range.end {
-        let len = (bytes.len() - at % bytes.len()).min(range.end - at);
-        let count = space.read(at, &mut bytes[..len])?;
-        text.push(&bytes[..count]);
-        if count < len {
-            break;
-        }
-        at += count;
-        if at.is_multiple_of(PAGE_SIZE) {
-            cond_resched_killable()?;
-        }
-    }
-    Ok(())
+/// The number of bytes that are copied at a time.
+const CHUNK: usize = 256;
+
+/// An open file that shows a range of a process's memory as it is at each read: a program decides
+/// how long it is.
+struct Excerpt<S> {
+    space: S,
+    range: fn(&ProgramRanges) -> Range<usize>,
 }
 
-/// cmdline
-pub fn arguments(subject: &Subject, text: &mut Text) -> Result<()> {
-    if let Some(space) = subject.space() {
-        copy(&space, space.program().arguments, text)?;
+/// Opens a range of the memory that `space` finds at each read; nothing is read if there is none.
+///
+/// # Errors
+/// ENOMEM.
+pub fn excerpt<S>(space: S, range: fn(&ProgramRanges) -> Range<usize>) -> Result<Arc<dyn FileOps>>
+where
+    S: Fn() -> Result<Option<Arc<AddressSpace>>> + Send + Sync + 'static,
+{
+    Ok(try_arc(Excerpt { space, range })?)
+}
+
+impl<S> FileOps for Excerpt<S>
+where
+    S: Fn() -> Result<Option<Arc<AddressSpace>>> + Send + Sync + 'static,
+{
+    fn read(&self, _file: &File, to: &mut Sink, position: u64) -> Result<usize> {
+        let Some(space) = (self.space)()? else {
+            return Ok(0);
+        };
+        let range = (self.range)(&space.program());
+        let at = range.start.saturating_add(position as usize);
+        let wanted = range.end.saturating_sub(at).min(to.left());
+        let (mut done, mut chunk) = (0, [0; CHUNK]);
+        while done < wanted {
+            cond_resched_killable()?;
+            let len = CHUNK.min(wanted - done);
+            let got = space.read(at + done, &mut chunk[..len]);
+            match got.and_then(|got| to.put(&chunk[..got])) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
     }
-    Ok(())
 }
 
 /// An open file about the memory that a process had at the time of open.
@@ -71,16 +95,6 @@ impl Content for Opened {
             None => self.gone,
         }
     }
-}
-
-/// environ
-pub fn environment(space: &AddressSpace, text: &mut Text) -> Result<()> {
-    copy(space, space.program().environment, text)
-}
-
-/// auxv
-pub fn auxiliary(space: &AddressSpace, text: &mut Text) -> Result<()> {
-    copy(space, space.program().auxiliary, text)
 }
 
 /// The number of pages with the program's own code.

@@ -13,11 +13,13 @@ use super::{
     wchan,
 };
 use crate::errno::{Errno, Result};
+use crate::mm::ProgramRanges;
 use crate::mm::heap::try_format;
 use crate::put;
 use crate::task::{Process, can, count_groups, oom};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 use linux_raw_sys::general::CAP_SYS_ADMIN;
 
 /// A member of the directory.
@@ -31,6 +33,10 @@ enum Member {
     Stack,
     /// Describes the memory that the process has at the time of open; with these permissions.
     OfMemory(memory::ShowSpace, u32),
+    /// The memory at the time of open, in a range of the program.
+    Excerpt(fn(&ProgramRanges) -> Range<usize>),
+    /// The program's arguments.
+    Arguments,
     /// Describes each VMA of that memory; everybody can read it.
     Areas(memory::ShowVma),
     /// A number, which may be written at any position.
@@ -68,15 +74,15 @@ enum Member {
 }
 
 use Member::{
-    Areas, Command, File as Text_, Link as Link_, Mounts, Number, OfMemory, OpenSetting, Private,
-    PrivilegedSetting, Setting, Traced,
+    Areas, Command, Excerpt, File as Text_, Link as Link_, Mounts, Number, OfMemory, OpenSetting,
+    Private, PrivilegedSetting, Setting, Traced,
 };
 
 const MEMBERS: &[(&str, Member)] = &[
-    ("auxv", OfMemory(memory::auxiliary, 0o400)),
+    ("auxv", Excerpt(|program| program.auxiliary.clone())),
     ("cgroup", Text_(|_, text| Ok(text.push(b"0::/\n")))),
     ("clear_refs", Command(memory::clear_references)),
-    ("cmdline", Text_(memory::arguments)),
+    ("cmdline", Member::Arguments),
     ("comm", Setting(control::comm, control::set_comm)),
     (
         "crossings",
@@ -87,7 +93,7 @@ const MEMBERS: &[(&str, Member)] = &[
         Number(control::dump_filter, control::set_dump_filter),
     ),
     ("cwd", Link_(|subject| Ok(subject.fs()?.directory()))),
-    ("environ", OfMemory(memory::environment, 0o400)),
+    ("environ", Excerpt(|program| program.environment.clone())),
     (
         "exe",
         Link_(|subject| {
@@ -171,7 +177,9 @@ impl Member {
             | Private(_)
             | Traced(_)
             | OfMemory(..)
+            | Excerpt(_)
             | Areas(_)
+            | Member::Arguments
             | Number(..)
             | Setting(..)
             | OpenSetting(..)
@@ -188,14 +196,14 @@ impl Member {
 
     fn permissions(self) -> u32 {
         match self {
-            Text_(_) | Areas(_) => 0o444,
+            Text_(_) | Areas(_) | Member::Arguments => 0o444,
             OfMemory(_, permissions) | Mounts(_, permissions) => permissions,
             Number(..) | Setting(..) | PrivilegedSetting(..) => 0o644,
             OpenSetting(..) => 0o666,
             Command(_) => 0o200,
             Link_(_) => 0o777,
             Member::Memory => 0o600,
-            Private(_) | Traced(_) | Member::Pages | Member::Stack => 0o400,
+            Private(_) | Traced(_) | Excerpt(_) | Member::Pages | Member::Stack => 0o400,
             _ => 0o555,
         }
     }
@@ -395,6 +403,15 @@ impl Inode for Leaf {
                 }
                 let space = space.unwrap_or_default();
                 seq_file::open(memory::Opened::new(space, show, all))
+            }
+            Excerpt(range) => {
+                let space = subject.open_memory()?.ok_or(Errno::ESRCH)?;
+                memory::excerpt(move || Ok(space.upgrade()), range)
+            }
+            Member::Arguments => {
+                let who = self.own.who;
+                let space = move || Ok(who.find()?.space());
+                memory::excerpt(space, |program| program.arguments.clone())
             }
             Areas(show) => {
                 let space = subject.open_memory()?.unwrap_or_default();
