@@ -59,6 +59,11 @@ impl Text {
         self.full.len() * PART + self.last.len()
     }
 
+    /// Its memory in bytes.
+    fn held(&self) -> usize {
+        self.full.len() * PART + self.last.capacity()
+    }
+
     /// Truncates it, if it is no longer than a part.
     pub fn truncate(&mut self, len: usize) {
         if self.full.is_empty() {
@@ -686,6 +691,7 @@ pub fn open(content: impl Content) -> Result<Arc<dyn FileOps>> {
     Ok(try_arc(Opened {
         content,
         text: SleepMutex::new(None),
+        held: AtomicUsize::new(0),
     })?)
 }
 
@@ -694,9 +700,15 @@ pub fn open(content: impl Content) -> Result<Arc<dyn FileOps>> {
 struct Opened<C> {
     content: C,
     text: SleepMutex<Option<Text>>,
+    /// The memory of the text.
+    held: AtomicUsize,
 }
 
 impl<C: Content> FileOps for Opened<C> {
+    fn held(&self) -> usize {
+        self.held.load(Relaxed)
+    }
+
     fn is_written_in_order(&self) -> bool {
         self.content.is_written_in_order()
     }
@@ -707,7 +719,9 @@ impl<C: Content> FileOps for Opened<C> {
         }
         let mut known = self.text.lock_killable()?;
         if position == 0 || known.is_none() {
-            *known = Some(text(&self.content)?);
+            let text = text(&self.content)?;
+            self.held.store(text.held(), Relaxed);
+            *known = Some(text);
         }
         known.as_ref().map_or(Ok(0), |text| text.read(to, position))
     }
@@ -716,5 +730,24 @@ impl<C: Content> FileOps for Opened<C> {
         let mut bytes = [0; 256];
         let count = from.take(&mut bytes)?;
         self.content.accept_at(&bytes[..count], position)
+    }
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn a_text_that_is_kept_counts() {
+        struct Long;
+        impl Content for Long {
+            fn write(&self, text: &mut Text) -> Result<()> {
+                text.push(&[b'x'; 1000]);
+                Ok(())
+            }
+        }
+        let ops = open(Long).unwrap();
+        let file = super::anonymous::file("long", ops, OpenFlags(0)).unwrap();
+        assert_eq!(file.ops().held(), 0);
+        let mut byte = [0];
+        assert_eq!(file.read(&mut Sink::kernel(&mut byte)), Ok(1));
+        assert!(file.ops().held() >= 1000);
     }
 }
