@@ -170,8 +170,8 @@ impl<'c> Walk<'c> {
     ///
     /// # Errors
     /// ELOOP: too many links were followed, or links must not be followed; EXDEV: it is a magic
-    /// link, which must not be followed; EACCES: it belongs to another user, in a world-writable
-    /// sticky folder.
+    /// link, which must not be followed, or leads to another mount; EACCES: it belongs to another
+    /// user, in a world-writable sticky folder.
     pub fn follow(&mut self, directory: &Path, link: &Dentry, last: bool) -> Result<Link> {
         cond_resched_killable()?;
         self.links += 1;
@@ -187,8 +187,20 @@ impl<'c> Walk<'c> {
         match link.inode().follow()? {
             Link::Jump(_) if self.scope.contains(Scope::NO_MAGIC_LINKS) => Err(Errno::ELOOP),
             Link::Jump(_) if self.top.is_some() => Err(Errno::EXDEV),
+            link if self.scope.contains(Scope::ONE_MOUNT) && self.jumps(directory, &link)? => {
+                Err(Errno::EXDEV)
+            }
             link => Ok(link),
         }
+    }
+
+    /// Whether a link in `directory` begins at another mount.
+    fn jumps(&self, directory: &Path, link: &Link) -> Result<bool> {
+        Ok(match link {
+            Link::Jump(place) => !place.same_mount(directory),
+            Link::Path(path) if path.first() == Some(&b'/') => !self.root()?.same_mount(directory),
+            Link::Path(_) => false,
+        })
     }
 
     fn start(&self, from: Option<&Path>, path: &[u8]) -> Result<Path> {
@@ -213,7 +225,7 @@ impl<'c> Walk<'c> {
         if self.scope.contains(Scope::ONE_MOUNT) && here.is_mount_root() {
             return Err(Errno::EXDEV);
         }
-        let above = here.above().covering();
+        let above = self.cover(here.above())?;
         // A directory that was moved out of the scope meanwhile could lead the walk past its top.
         if self.top.is_some() && path::changes() != self.changes {
             return Err(Errno::EAGAIN);
@@ -221,13 +233,17 @@ impl<'c> Walk<'c> {
         Ok(above)
     }
 
-    /// Where a walk that reaches `dentry` in a directory continues: there, or at the mount on it.
+    /// Where a walk that reaches `place` continues: there, or at the mount on it.
+    ///
+    /// # Errors
+    /// EXDEV: it must stay on its mount.
     #[inline]
-    fn enter(&self, directory: Path, dentry: Arc<Dentry>) -> Result<Path> {
-        if self.scope.contains(Scope::ONE_MOUNT) && dentry.is_covered() {
+    pub fn cover(&self, place: Path) -> Result<Path> {
+        let mounted = || place.mounted_on(place.mount_id()).is_some();
+        if self.scope.contains(Scope::ONE_MOUNT) && mounted() {
             return Err(Errno::EXDEV);
         }
-        Ok(directory.step(dentry).covering())
+        Ok(place.covering())
     }
 
     /// Checks that a restricted walk is within its bounds.
@@ -263,7 +279,7 @@ impl<'c> Walk<'c> {
                 _ => {
                     let dentry = step(&here, name)?;
                     if dentry.kind() != Kind::Symlink || !(follow || more) {
-                        here = self.enter(here, dentry)?;
+                        here = self.cover(here.step(dentry))?;
                     } else {
                         let last = component(path, at).is_none();
                         match self.follow(&here, &dentry, last)? {

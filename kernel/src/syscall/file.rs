@@ -192,7 +192,7 @@ fn open_or_create(
         }
         match walk.last(&directory, &last) {
             Ok(place) if flags.has(O_EXCL) => {
-                drop(place);
+                walk.cover(place)?;
                 return Err(Errno::EEXIST);
             }
             Ok(place) if place.kind() == Kind::Symlink && !flags.has(O_NOFOLLOW) => {
@@ -205,7 +205,7 @@ fn open_or_create(
                 }
             }
             Ok(place) => {
-                let place = place.covering();
+                let place = walk.cover(place)?;
                 protected::check_create(&directory, &place)?;
                 check_open(&place, flags)?;
                 return Ok((place, false));

@@ -116,6 +116,27 @@ unsafe fn bounds() {
         tell_opened("not across", open2(root, version, O_RDONLY, NO_XDEV));
         let here = libc::open(c"/proc".as_ptr(), O_PATH | O_DIRECTORY);
         tell_opened("not across upwards", open2(here, c"..", O_RDONLY, NO_XDEV));
+        tell_opened("not by magic", open2(here, c"self/cwd", O_RDONLY, NO_XDEV));
+        libc::dup2(libc::open(c"/proc/version".as_ptr(), O_RDONLY), 77);
+        let same = c"self/fd/77";
+        tell_opened("magic at home", open2(here, same, O_RDONLY, NO_XDEV));
+        let made = (O_CREAT | O_RDWR) as u64;
+        let once = made | O_EXCL as u64;
+        for (how, flags) in [("made", made), ("made once", once)] {
+            let opened = open_how(root, c"proc", flags, 0o600, NO_XDEV, 24, 0);
+            tell_opened(how, opened);
+        }
+        let (tmpfs, none) = (c"tmpfs".as_ptr(), ptr::null());
+        libc::mkdir(c"mounted".as_ptr(), 0o755);
+        libc::mount(tmpfs, c"mounted".as_ptr(), tmpfs, 0, none);
+        libc::symlink(c"/".as_ptr(), c"mounted/leap".as_ptr());
+        libc::symlink(c"/made".as_ptr(), c"mounted/maker".as_ptr());
+        let mounted = libc::open(c"mounted".as_ptr(), O_PATH | O_DIRECTORY);
+        tell_opened("not by a leap", open2(mounted, c"leap", O_RDONLY, NO_XDEV));
+        let opened = open_how(mounted, c"maker", made, 0o600, NO_XDEV, 24, 0);
+        tell_opened("not made by a leap", opened);
+        libc::close(mounted);
+        libc::umount2(c"mounted".as_ptr(), libc::MNT_DETACH);
         tell_opened("both", open2(top, c"file", O_RDONLY, BENEATH | IN_ROOT));
         tell_opened("odd bounds", open2(top, c"file", O_RDONLY, 64));
         tell_opened("a mode", open_how(top, c"file", 0, 0o600, 0, 24, 0));
