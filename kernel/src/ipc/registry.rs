@@ -232,23 +232,29 @@ impl<T: Object> Registry<T> {
         &self,
         key: i32,
         flags: u32,
-        make: impl FnOnce(Header) -> Result<Arc<T>>,
+        make: impl Fn(Header) -> Result<Arc<T>>,
         fits: impl FnOnce(&T) -> Result<()>,
     ) -> Result<usize> {
-        if key != PRIVATE {
-            if let Some((number, object)) = self.by_key(key) {
-                if flags & (CREATE | EXCLUSIVE) == CREATE | EXCLUSIVE {
-                    return Err(Errno::EEXIST);
+        loop {
+            if key != PRIVATE {
+                if let Some((number, object)) = self.by_key(key) {
+                    if flags & (CREATE | EXCLUSIVE) == CREATE | EXCLUSIVE {
+                        return Err(Errno::EEXIST);
+                    }
+                    object.with_header(|header| header.check(flags))?;
+                    fits(&object)?;
+                    return Ok(number);
                 }
-                object.with_header(|header| header.check(flags))?;
-                fits(&object)?;
-                return Ok(number);
+                if flags & CREATE == 0 {
+                    return Err(Errno::ENOENT);
+                }
             }
-            if flags & CREATE == 0 {
-                return Err(Errno::ENOENT);
+            match self.add(make(Header::new(key, flags))?) {
+                // Another thread created it first.
+                Err(Errno::EEXIST) if flags & EXCLUSIVE == 0 => {}
+                added => return added,
             }
         }
-        self.add(make(Header::new(key, flags))?)
     }
 
     fn add(&self, object: Arc<T>) -> Result<usize> {
@@ -256,7 +262,6 @@ impl<T: Object> Registry<T> {
         let mut slots = self.slots.lock();
         let gone = slots.reap_removed();
         let result = if key != PRIVATE && slots.by_key.contains_key(&key) {
-            // Another thread created it first.
             Err(Errno::EEXIST)
         } else if slots.count >= self.most.load(Relaxed) {
             Err(Errno::ENOSPC)

@@ -22,6 +22,7 @@ pub fn run() {
         waiting();
         queues();
         removed_by_two();
+        made_by_two();
         listed();
         copied();
         foreign();
@@ -90,6 +91,44 @@ unsafe fn removed_by_two() {
         println!("removed by two: {failed} failed");
         libc::shmdt(at);
     }
+}
+
+/// Two threads that make an object of the same key at once both get it.
+unsafe fn made_by_two() {
+    const ROUNDS: c_int = 2000;
+    let made = |make: fn(c_int) -> c_int, end: fn(c_int) -> c_int| {
+        let start = std::sync::Barrier::new(2);
+        let rounds = || {
+            let failed = (0..ROUNDS).filter(|round| {
+                start.wait();
+                let object = make(KEY + 1 + round);
+                start.wait();
+                end(object);
+                object < 0
+            });
+            failed.count()
+        };
+        std::thread::scope(|scope| {
+            let other = scope.spawn(rounds);
+            rounds() + other.join().unwrap_or(1)
+        })
+    };
+    // SAFETY: the calls take no pointers.
+    let (queue, set, segment): (fn(c_int) -> c_int, fn(c_int) -> c_int, fn(c_int) -> c_int) = (
+        |key| unsafe { libc::msgget(key, libc::IPC_CREAT | 0o600) },
+        |key| unsafe { libc::semget(key, 1, libc::IPC_CREAT | 0o600) },
+        |key| unsafe { libc::shmget(key, 4096, libc::IPC_CREAT | 0o600) },
+    );
+    println!(
+        "made by two, failed: {} {} {}",
+        made(queue, |id| unsafe {
+            libc::msgctl(id, libc::IPC_RMID, ptr::null_mut())
+        }),
+        made(set, |id| unsafe { libc::semctl(id, 0, libc::IPC_RMID) }),
+        made(segment, |id| unsafe {
+            libc::shmctl(id, libc::IPC_RMID, ptr::null_mut())
+        }),
+    );
 }
 
 /// The lines of `/proc/sysvipc`, and requests for information (IPC_INFO and the like).
