@@ -1,7 +1,7 @@
 //! Open files: Linux's open file descriptions.
 
 use super::dentry::Dentry;
-use super::epoll::Holders;
+use super::epoll::{HolderList, Holders};
 use super::file_lock;
 pub use super::file_ops::{FileOps, Memory, Record, Whence, seek_in};
 use super::file_table::Counted;
@@ -15,7 +15,6 @@ use super::path::{Path, TOO_LONG};
 use super::perm;
 use super::poll::{Events, PollTable};
 use super::seq_file::Text;
-use super::sequence::Sequence;
 use super::sigio::Sigio;
 use crate::errno::{Errno, Result};
 use crate::mm::frame::FrameRef;
@@ -146,7 +145,7 @@ impl File {
             position: SleepMutex::new(0),
             told: AtomicU32::new(told),
             sigio: Mutex::new(None),
-            holders: Mutex::new(Sequence::new()),
+            holders: Mutex::new(HolderList::new()),
             _counted: counted,
         })
     }

@@ -9,13 +9,12 @@ mod nesting;
 mod watch;
 
 use self::members::{Members, Standing};
-pub use self::nesting::Holders;
+pub use self::nesting::{HolderList, Holders};
 use self::nesting::{Look, Mark};
 use self::watch::Watch;
 pub use self::watch::{MAX_WATCHES, init};
 use super::file::{File, FileOps, OpenFlags};
 use super::poll::{Events, PollTable, WaitSource, Watcher};
-use super::sequence::Sequence;
 use super::weak_file::WeakFile;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
@@ -98,7 +97,7 @@ impl Item {
         let table = self.table.lock().take();
         drop(table);
         if let Some(file) = self.file.upgrade() {
-            let gone = with_holders(&file, |holders| holders.lock().remove(self.held_as));
+            let gone = with_holders(&file, |holders| holders.lock().sets.remove(self.held_as));
             drop(gone);
         }
     }
@@ -157,7 +156,7 @@ pub fn new() -> Result<Arc<File>> {
         members: Mutex::new(Members::default()),
         changed: WaitSource::new()?,
         polling: AtomicU64::new(0),
-        holders: Mutex::new(Sequence::new()),
+        holders: Mutex::new(HolderList::new()),
         mark: Mark::default(),
         user: current().credentials().user.clone(),
     })?;
@@ -191,7 +190,7 @@ impl Epoll {
         if set.as_ref().is_some_and(|set| Arc::ptr_eq(&set.0, &self.0)) {
             return Err(Errno::EINVAL);
         }
-        if set.is_none() && self.holders.lock().is_empty() {
+        if set.is_none() && self.holders.lock().sets.is_empty() {
             return self.0.insert(fd, file, event);
         }
         let mut look = Look::begin()?;
@@ -228,7 +227,7 @@ impl Set {
             Watch::new(&self.user)
         })?;
         let holder = Arc::downgrade(self);
-        let held_as = with_holders(file, |holders| holders.lock().push(holder))?;
+        let held_as = with_holders(file, |holders| holders.lock().sets.push(holder))?;
         let item = try_arc(Item {
             key: key(fd, file),
             file: Arc::downgrade(file),
@@ -244,7 +243,7 @@ impl Set {
         });
         let entered = item.and_then(|item| self.enter(&item).map(|()| item));
         let item = entered.inspect_err(|_| {
-            let gone = with_holders(file, |holders| holders.lock().remove(held_as));
+            let gone = with_holders(file, |holders| holders.lock().sets.remove(held_as));
             drop(gone);
         })?;
         let mut table = PollTable::new(item.clone());

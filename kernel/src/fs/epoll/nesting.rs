@@ -19,7 +19,25 @@ const MAX_NESTS: usize = 4;
 const PATH_LIMITS: [usize; MAX_NESTS + 1] = [1000, 500, 100, 50, 10];
 
 /// The sets that a file is a member of.
-pub type Holders = Mutex<Sequence<Weak<Set>>>;
+pub type Holders = Mutex<HolderList>;
+
+/// Those sets, once for each membership.
+pub struct HolderList {
+    /// The sets.
+    pub sets: Sequence<Weak<Set>>,
+    /// The number of the last search that met the file.
+    look: u64,
+}
+
+impl HolderList {
+    /// No sets.
+    pub const fn new() -> Self {
+        HolderList {
+            sets: Sequence::new(),
+            look: 0,
+        }
+    }
+}
 
 /// The result of the last search at a set.
 #[derive(Default)]
@@ -118,8 +136,13 @@ impl Look {
         self.note(set, height)
     }
 
-    /// Adds a file to which there are new paths.
+    /// Adds a file to which there are new paths. All of them are counted at once, however many
+    /// memberships lead here.
     pub fn add_file(&mut self, file: Arc<File>) -> Result<()> {
+        let met = core::mem::replace(&mut file.holders().lock().look, *self.number);
+        if met == *self.number {
+            return Ok(());
+        }
         self.files.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         self.files.push(file);
         Ok(())
@@ -138,7 +161,7 @@ impl Look {
 
 fn next_holder(holders: &Holders, from: u64) -> Option<(u64, Weak<Set>)> {
     let holders = holders.lock();
-    let (number, holder) = holders.first_from(from)?;
+    let (number, holder) = holders.sets.first_from(from)?;
     Some((number, holder.clone()))
 }
 
@@ -151,7 +174,7 @@ fn count_paths(holders: &Holders, nests: usize, counts: &mut [usize; MAX_NESTS +
         let Some(holder) = holder.upgrade() else {
             continue;
         };
-        if !holder.holders.lock().is_empty() {
+        if !holder.holders.lock().sets.is_empty() {
             count_paths(&holder.holders, nests + 1, counts)?;
         } else if nests > 0 {
             counts[nests] += 1;
@@ -170,4 +193,20 @@ fn pause() -> Result<()> {
         return Err(Errno::EINTR);
     }
     Ok(())
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn a_search_counts_a_file_once() {
+        let [outer, inner] = [(), ()].map(|()| super::new().unwrap());
+        let [outer, inner] = [outer, inner].map(|set| set.ops_as::<Epoll>().unwrap());
+        let [reader, _writer] = crate::fs::pipe::pair(0).unwrap();
+        for fd in 0..3 {
+            let event = super::Event { events: 1, pad: 0, data: 0 };
+            inner.add(fd, &reader, event).unwrap();
+        }
+        let mut look = Look::begin().unwrap();
+        look.check_depth(&outer, &inner).unwrap();
+        assert_eq!(look.files.len(), 1);
+    }
 }
