@@ -19,12 +19,20 @@ use linux_raw_sys::general::*;
 
 /// openat(2)
 pub fn openat(directory: i32, path: usize, flags: u32, mode: u32) -> Result<usize> {
+    open_path(directory, path, known_flags(flags)?, mode, Scope::default())
+}
+
+/// The flags of an open that ignores unknown ones (Linux's build_open_how).
+///
+/// # Errors
+/// EINVAL: they contradict each other.
+pub(super) fn known_flags(flags: u32) -> Result<u32> {
     let flags = match flags & O_PATH {
         0 => flags & OPEN_FLAGS | O_LARGEFILE,
         _ => flags & PATH_FLAGS,
     };
     check_open_flags(flags)?;
-    open_path(directory, path, flags, mode, Scope::default())
+    Ok(flags)
 }
 
 /// openat2(2)

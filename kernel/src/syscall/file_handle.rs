@@ -7,7 +7,7 @@ use core::mem::size_of;
 use linux_raw_sys::general::*;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::file::{check_open, open_checked};
+use super::file::{check_open, known_flags, open_checked};
 use super::path::{self, check_flags, file};
 use crate::errno::{Errno, Result};
 use crate::fs::{Dentry, OpenFlags, tmpfs};
@@ -120,8 +120,11 @@ pub fn open_by_handle_at(mount: i32, handle: usize, flags: u32) -> Result<usize>
     );
     let known = KNOWN.lock().dentries.get(&key).and_then(Weak::upgrade);
     let place = anchor.step(known.ok_or(Errno::ESTALE)?);
-    let flags = OpenFlags(flags | O_LARGEFILE);
     let fd = current().files().reserve()?;
+    let flags = OpenFlags(known_flags(flags)?);
+    if flags.has(O_CREAT | O_EXCL) {
+        return Err(Errno::EEXIST);
+    }
     check_open(&place, flags)?;
     let opened = open_checked(place, flags)?;
     Ok(fd.install(opened, flags.has(O_CLOEXEC)) as usize)

@@ -10,6 +10,7 @@ use crate::{in_child, path, tell, tell_end, tell_ok};
 
 const COPY: &CStr = c"running";
 const F_SEAL_EXEC: c_int = 32;
+const F_CREATED_QUERY: c_int = 1028;
 
 /// Runs this part.
 pub fn run() {
@@ -288,6 +289,23 @@ unsafe fn handles() {
         tell("of a folder", handle_of(here, c".", &mut folder, 0));
         tell("to write", open_handle(here, &folder, O_RDWR));
         tell_ok("to read", open_handle(here, &folder, O_RDONLY) >= 0);
+        for bit in 24..32 {
+            let odd = open_handle(here, &handle, O_RDONLY | 1 << bit) as c_int;
+            let flags = libc::fcntl(odd, libc::F_GETFL) & !libc::O_LARGEFILE;
+            let created = libc::fcntl(odd, F_CREATED_QUERY);
+            println!("odd flag {bit}: {flags:#x}, created {created}");
+            let writer = libc::open(path(c"renamed"), O_RDWR);
+            tell_ok("a writer", writer >= 0);
+            libc::close(writer);
+            libc::close(odd);
+        }
+        let made = open_handle(here, &handle, O_CREAT | O_RDWR);
+        tell_ok("made", made >= 0);
+        libc::close(made as c_int);
+        let once = O_CREAT | libc::O_EXCL;
+        tell("made once", open_handle(here, &handle, once));
+        let folders = O_CREAT | libc::O_DIRECTORY;
+        tell("a made folder", open_handle(here, &folder, folders));
         let status = in_child(|| {
             libc::setuid(1000);
             tell("without the right", open_handle(here, &handle, O_RDONLY));
