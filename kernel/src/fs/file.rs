@@ -541,6 +541,10 @@ impl PageSource for File {
         }
     }
 
+    fn tells_presence(&self) -> bool {
+        perm::owner(self.dentry()).is_ok() || perm::check(self.path(), perm::WRITE).is_ok()
+    }
+
     fn next_present(&self, first: usize) -> Option<usize> {
         self.page_source()?.next_present(first)
     }

@@ -10,8 +10,8 @@ use super::path::{check_flags, opened};
 use crate::arch::{self, uaccess, user_end};
 use crate::errno::{Errno, Result};
 use crate::fs::File;
-use crate::mm::user::{UserPtr, UserSlice};
-use crate::mm::vma::{Flags, Protection, Rights, Source, Vma};
+use crate::mm::user::{UserPtr, UserSlice, access_ok};
+use crate::mm::vma::{Flags, PageSource, Protection, Rights, Source, Vma};
 use crate::mm::{AddressSpace, PAGE_SIZE, Removed, active, page_up};
 use crate::task::limits::INFINITY;
 use crate::task::process::Mode;
@@ -254,6 +254,9 @@ pub fn cachestat(fd: i32, range: usize, to: usize, flags: u32) -> Result<usize> 
     const CHUNK: usize = 64;
     let file = opened(fd)?;
     let [offset, len] = UserPtr::<[u64; 2]>::new(range).read()?;
+    if !file.flags().writable() && !file.tells_presence() {
+        return Err(Errno::EPERM);
+    }
     check_flags(flags, 0)?;
     let mut cached = 0;
     if let Ok(Some(pages)) = file.mapping() {
@@ -278,19 +281,38 @@ pub fn cachestat(fd: i32, range: usize, to: usize, flags: u32) -> Result<usize> 
 /// mincore(2).
 pub fn mincore(addr: usize, len: usize, vector: usize) -> Result<usize> {
     let range = pages_or_enomem(uaccess::untagged(addr), len)?;
+    let count = range.len() / PAGE_SIZE;
+    if !access_ok(vector, count) {
+        return Err(Errno::EFAULT);
+    }
     let space = own_space()?;
-    covered(&space, range.clone())?;
     let mut answer = [0; CHUNK];
-    let mut out = UserSlice::new(vector, range.len() / PAGE_SIZE);
-    for start in range.clone().step_by(CHUNK * PAGE_SIZE) {
-        let part = start..range.end.min(start + CHUNK * PAGE_SIZE);
+    let mut out = UserSlice::new(vector, count);
+    let mut at = range.start;
+    while at < range.end {
+        task::sched::cond_resched_killable()?;
+        let vma = vmas_of(&space, &(at..range.end)).next();
+        let vma = vma.filter(|vma| vma.start <= at).ok_or(Errno::ENOMEM)?;
+        let part = at..vma.end.min(range.end).min(at + CHUNK * PAGE_SIZE);
         let answer = &mut answer[..part.len() / PAGE_SIZE];
-        space.present(part, answer);
+        if !tells_presence(&vma) {
+            answer.fill(1);
+        } else if !space.present(&vma, part.clone(), answer) {
+            // Something else was mapped there meanwhile.
+            continue;
+        }
         out.copy_out(answer)?;
         out = out.skip(answer.len());
-        task::sched::cond_resched_killable()?;
+        at = part.end;
     }
     Ok(0)
+}
+
+fn tells_presence(vma: &Vma) -> bool {
+    match &vma.source {
+        Source::Anonymous => true,
+        Source::File { mapping, .. } => mapping.tells_presence(),
+    }
 }
 
 /// msync(2)

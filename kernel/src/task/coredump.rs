@@ -356,7 +356,7 @@ fn contents(space: &AddressSpace, vma: &Vma, file: &File, at: u64, limit: u64) -
     for first in vma.range().step_by(CHUNK * PAGE_SIZE) {
         let part = first..vma.end.min(first + CHUNK * PAGE_SIZE);
         let mut there = [0; CHUNK];
-        space.present(part.clone(), &mut there);
+        space.present(vma, part.clone(), &mut there);
         for (address, _) in part
             .step_by(PAGE_SIZE)
             .zip(there)

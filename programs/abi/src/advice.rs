@@ -7,7 +7,7 @@ use libc::{
     c_void,
 };
 
-use crate::{in_child, smaps, tell, tell_end};
+use crate::{in_child, path, smaps, tell, tell_end};
 
 const PAGE: usize = 4096;
 
@@ -105,6 +105,37 @@ unsafe fn contents() {
     }
 }
 
+/// Which pages of a file are in memory is told to who may write it.
+unsafe fn of_others(present: impl Fn(*mut c_void, usize) -> Vec<u8>) {
+    const CACHESTAT: libc::c_long = 451;
+    unsafe {
+        let file = libc::open(path(c"others"), libc::O_CREAT | libc::O_RDWR, 0o644);
+        libc::ftruncate(file, 2 * PAGE as libc::off_t);
+        libc::close(file);
+        let told = || {
+            let file = libc::open(path(c"others"), libc::O_RDONLY);
+            for kind in [libc::MAP_SHARED, MAP_PRIVATE] {
+                println!("{:?}", present(map(2, PROT_READ, kind, file), 2));
+            }
+            let (range, mut stat) = ([0u64; 2], [0u64; 5]);
+            for flags in [0, 1] {
+                let to = stat.as_mut_ptr();
+                let done = libc::syscall(CACHESTAT, file, range.as_ptr(), to, flags);
+                tell("the cache", done);
+            }
+        };
+        told();
+        let other = || {
+            libc::setuid(1000);
+            told();
+        };
+        tell_end("a reader", in_child(other));
+        libc::chmod(path(c"others"), 0o666);
+        tell_end("a writer", in_child(other));
+        libc::unlink(path(c"others"));
+    }
+}
+
 unsafe fn residence() {
     unsafe {
         let both = PROT_READ | PROT_WRITE;
@@ -169,6 +200,16 @@ unsafe fn residence() {
             "unmapped",
             libc::mincore(ptr::without_provenance_mut(PAGE), PAGE, byte.as_mut_ptr()),
         );
+        let hole = map(3, both, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+        libc::munmap(hole.byte_add(PAGE), PAGE);
+        let nowhere = ptr::without_provenance_mut::<u8>(8);
+        tell("a hole, nowhere", libc::mincore(hole, 2 * PAGE, nowhere));
+        let behind = hole.byte_add(PAGE);
+        tell("behind it", libc::mincore(behind, PAGE, nowhere));
+        let beyond = ptr::without_provenance_mut::<u8>(1 << 63);
+        tell("no address", libc::mincore(behind, PAGE, beyond));
+        libc::munmap(hole, 3 * PAGE);
+        of_others(present);
         tell(
             "sync of both ways",
             libc::msync(own, PAGE, libc::MS_SYNC | libc::MS_ASYNC),

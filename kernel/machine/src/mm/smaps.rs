@@ -117,19 +117,20 @@ impl AddressSpace {
         });
     }
 
-    /// Sets `answer` to 1 for each page of a range that is present, or would be without waiting,
-    /// and otherwise to 0.
-    pub fn present(&self, range: Range<usize>, answer: &mut [u8]) {
+    /// Sets `answer` to 1 for each page of a range of `vma` that is present, or would be without
+    /// waiting, and otherwise to 0. False if the range is of another VMA by now.
+    pub fn present(&self, vma: &Vma, range: Range<usize>, answer: &mut [u8]) -> bool {
         answer.fill(0);
         let space = self.lock();
-        for vma in space.vmas.touching(range.clone()) {
-            let Source::File { mapping, offset } = &vma.source else {
-                continue;
-            };
-            let part = vma.start.max(range.start)..vma.end.min(range.end);
-            let page = |address: usize| (offset + address - vma.start) >> PAGE_SHIFT;
-            let (first, end) = (page(part.start), page(part.end));
-            let answer = &mut answer[(part.start - range.start) >> PAGE_SHIFT..];
+        let Some(now) = space.vmas.touching(range.clone()).next() else {
+            return false;
+        };
+        if now.start > range.start || now.end < range.end || !now.agrees(vma, range.start) {
+            return false;
+        }
+        if let Source::File { mapping, offset } = &now.source {
+            let page = |address: usize| (offset + address - now.start) >> PAGE_SHIFT;
+            let (first, end) = (page(range.start), page(range.end));
             let mut at = first;
             while let Some(cached) = mapping.next_present(at).filter(|&page| page < end) {
                 let mut frame = [None];
@@ -144,6 +145,7 @@ impl AddressSpace {
                 *answer |= u8::from(entry.load() != Pte::EMPTY);
             }
         });
+        true
     }
 
     /// Clears the Access flag of all pages of the VMAs `wanted`, so that `Referenced` counts from

@@ -69,6 +69,12 @@ pub trait PageSource: Any + Send + Sync {
         Some(first)
     }
 
+    /// Whether the calling thread may learn which of the pages are in memory, which tells what
+    /// others use: only who may write them (Linux's can_do_mincore).
+    fn tells_presence(&self) -> bool {
+        true
+    }
+
     /// Length in pages, including a partial last page.
     fn len_pages(&self) -> usize;
 
@@ -402,6 +408,12 @@ impl Vma {
     /// The VMA's addresses.
     pub fn range(&self) -> Range<usize> {
         self.start..self.end
+    }
+
+    /// Whether both have the same page at an address that both contain.
+    pub(super) fn agrees(&self, other: &Vma, address: usize) -> bool {
+        let at = |vma: &Vma| vma.source.advanced(address - vma.start);
+        at(self).continues(0, &at(other))
     }
 
     /// Whether writes are visible to others.

@@ -34,6 +34,10 @@ static PAGES: Once<Arc<Pages>> = Once::new();
 static REALTIME_OFFSET: AtomicU64 = AtomicU64::new(0);
 
 impl PageSource for Pages {
+    fn tells_presence(&self) -> bool {
+        false
+    }
+
     fn page(&self, index: usize, _write: bool) -> Result<FrameRef> {
         self.0.get(index).cloned().ok_or(Errno::ENXIO)
     }
