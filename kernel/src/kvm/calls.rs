@@ -1,7 +1,6 @@
 //! The filter that decides which of a guest's SMCCC calls the VMM answers, and which are denied
 //! (KVM_ARM_VM_SMCCC_FILTER).
 
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::uapi::{CallFilter, DeviceAttribute};
@@ -9,6 +8,7 @@ use super::vm::Machine;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 use crate::sync::Mutex;
+use tree::{Member, Tree};
 
 /// How a call is handled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,12 +25,28 @@ pub enum Action {
 /// errata of the CPU.
 const RESERVED: [Range; 2] = [Range::handled(0x8000_0000), Range::handled(0xc000_0000)];
 
+/// The approximate memory of a range in the tree.
+const NODE: usize = 2 * size_of::<Range>();
+
 /// A range of functions; `last` is included.
 #[derive(Clone, Copy)]
 struct Range {
     first: u32,
     last: u32,
     action: Action,
+}
+
+impl Member for Range {
+    type Key = u32;
+    type Sum = ();
+
+    fn key(&self) -> u32 {
+        self.last
+    }
+
+    fn sum(&self) {}
+
+    fn join((): (), (): ()) {}
 }
 
 impl Range {
@@ -46,8 +62,8 @@ impl Range {
 /// The VMM's choices for ranges of calls, made before its guest has run.
 pub struct Filter {
     is_set: AtomicBool,
-    /// Ordered by function; no two overlap.
-    ranges: Mutex<Vec<Range>>,
+    /// No two overlap.
+    ranges: Mutex<Tree<Range>>,
 }
 
 impl Filter {
@@ -55,7 +71,7 @@ impl Filter {
     pub fn new() -> Self {
         Filter {
             is_set: AtomicBool::new(false),
-            ranges: Mutex::default(),
+            ranges: Mutex::new(Tree::new()),
         }
     }
 
@@ -71,24 +87,30 @@ impl Filter {
             return Action::Handle;
         }
         let ranges = self.ranges.lock();
-        let range = ranges.get(ranges.partition_point(|range| range.last < function));
+        let range = ranges.from(&function);
         let range = range.filter(|range| range.first <= function);
         range.map_or(Action::Handle, |range| range.action)
     }
 
+    /// The memory that it takes, approximately.
+    pub fn held(&self) -> usize {
+        self.ranges.lock().len() * NODE
+    }
+
     fn add(&self, new: Range) -> Result<()> {
         let mut ranges = self.ranges.lock();
-        ranges
-            .try_reserve(1 + RESERVED.len())
-            .map_err(|_| Errno::ENOMEM)?;
+        let room = ranges.reserve(1 + RESERVED.len());
+        room.map_err(|_| Errno::ENOMEM)?;
         if ranges.is_empty() {
-            ranges.extend(RESERVED);
+            for reserved in RESERVED {
+                ranges.insert(reserved).map_err(|_| Errno::ENOMEM)?;
+            }
         }
-        let at = ranges.partition_point(|range| range.last < new.first);
-        if ranges.get(at).is_some_and(|range| range.first <= new.last) {
+        let next = ranges.from(&new.first);
+        if next.is_some_and(|range| range.first <= new.last) {
             return Err(Errno::EEXIST);
         }
-        ranges.insert(at, new);
+        ranges.insert(new).map_err(|_| Errno::ENOMEM)?;
         self.is_set.store(true, Relaxed);
         Ok(())
     }
@@ -120,5 +142,28 @@ impl Machine {
             return Err(Errno::EBUSY);
         }
         self.calls.add(range).map(|()| 0)
+    }
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn ranges_of_calls_do_not_overlap() {
+        let filter = Filter::new();
+        let range = |first, last| Range { first, last, action: Action::Deny };
+        let empty = filter.held();
+        for (first, last) in [(20, 29), (0, 9)] {
+            assert_eq!(filter.add(range(first, last)), Ok(()));
+        }
+        for (first, last) in [(9, 10), (15, 20), (29, 29), (0, 40), (0x8000_0000, 0x8000_0000)] {
+            assert_eq!(filter.add(range(first, last)), Err(Errno::EEXIST));
+        }
+        assert_eq!(filter.add(range(10, 19)), Ok(()));
+        for denied in [0, 10, 29] {
+            assert_eq!(filter.action(denied), Action::Deny);
+        }
+        for handled in [30, 0xc000_0000] {
+            assert_eq!(filter.action(handled), Action::Handle);
+        }
+        assert!(filter.held() > empty);
     }
 }

@@ -28,7 +28,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps};
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
-use crate::mm::{AddressSpace, active};
+use crate::mm::{AddressSpace, PAGE_SIZE, active};
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::{current, sched};
 
@@ -176,7 +176,9 @@ impl FileOps for Vm {
     }
 
     fn held(&self) -> usize {
-        self.0.memory.held() + self.0.irqfds.held() + self.0.events.held()
+        let vcpus = self.0.with_vcpus(<[_]>::len) * (size_of::<Vcpu>() + PAGE_SIZE);
+        let wired = self.0.irqfds.held() + self.0.events.held();
+        self.0.memory.held() + self.0.calls.held() + vcpus + wired
     }
 
     fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
