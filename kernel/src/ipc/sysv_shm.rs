@@ -2,14 +2,13 @@
 //! its attachments.
 
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
 use core::any::Any;
 use core::fmt;
-use core::mem;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use linux_raw_sys::general::RLIMIT_MEMLOCK;
+use radix::Radix;
 
 use super::registry::{self, Header, Object, Owner, Registry};
 use crate::errno::{Errno, Result};
@@ -97,63 +96,49 @@ struct State {
     locked: Option<user::Charge>,
 }
 
-/// The attachments of a segment. Each keeps its place as long as it exists, so they can be counted
-/// in portions: there may be as many as there are VMAs in all processes.
+/// The attachments of a segment, by number, so that they can be counted in portions: there may be
+/// as many as there are VMAs in all processes.
 struct Attachments {
-    places: Vec<Place>,
-    /// The head of the list of free places; [`NOWHERE`] if there are none.
-    free: usize,
+    all: Radix<Weak<Attachment>>,
+    /// The number of the next one.
+    next: usize,
 }
 
-enum Place {
-    Taken(Weak<Attachment>),
-    /// A free place, and the next free one.
-    Free(usize),
-}
-
-/// No place.
-const NOWHERE: usize = usize::MAX;
 /// The number of attachments counted in one go with the segment locked.
 const PORTION: usize = 256;
+/// The memory for which an attachment is charged: a node of the tree may be there for it alone.
+const ATTACHMENT: usize = 1024;
 
 impl Attachments {
     const fn new() -> Self {
         Attachments {
-            places: Vec::new(),
-            free: NOWHERE,
+            all: Radix::new(),
+            next: 0,
         }
     }
 
-    /// Puts an attachment into a place, and stores that place in it. ENOMEM.
+    /// Adds an attachment, and stores its number in it. ENOMEM.
     fn add(&mut self, attachment: &mut Arc<Attachment>) -> Result<()> {
-        if self.free == NOWHERE {
-            self.places.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-            self.places.push(Place::Free(NOWHERE));
-            self.free = self.places.len() - 1;
-        }
-        let place = self.free;
-        Arc::get_mut(attachment).expect("nobody else has it").place = place;
-        if let Place::Free(next) = self.places[place] {
-            self.free = next;
-        }
-        self.places[place] = Place::Taken(Arc::downgrade(attachment));
-        Ok(())
+        let number = self.next;
+        // Also used up if it cannot be added.
+        self.next += 1;
+        Arc::get_mut(attachment).expect("nobody else has it").number = Some(number);
+        let added = self.all.insert(number, Arc::downgrade(attachment));
+        added.map(drop).map_err(|_| Errno::ENOMEM)
     }
 
-    /// Frees a place; returns its former content.
-    fn leave(&mut self, place: usize) -> Place {
-        let free = Place::Free(mem::replace(&mut self.free, place));
-        mem::replace(&mut self.places[place], free)
-    }
-
-    /// The number of VMAs of the attachments in a portion; None if there is no such portion.
-    fn count(&self, portion: usize) -> Option<usize> {
-        let vmas = |place: &Place| match place {
-            Place::Taken(attachment) => attachment.strong_count(),
-            Place::Free(_) => 0,
-        };
-        let portion = self.places.chunks(PORTION).nth(portion)?;
-        Some(portion.iter().map(vmas).sum())
+    /// The number of VMAs of the attachments in a portion, and where the next one begins; None if
+    /// there are no more.
+    fn count(&self, from: usize) -> Option<(usize, usize)> {
+        let (mut vmas, mut next) = (0, self.all.next_item(from)?);
+        for _ in 0..PORTION {
+            vmas += self.all.get(next).map_or(0, Weak::strong_count);
+            match self.all.next_item(next + 1) {
+                Some(behind) => next = behind,
+                None => return Some((vmas, usize::MAX)),
+            }
+        }
+        Some((vmas, next))
     }
 }
 
@@ -162,15 +147,17 @@ impl Attachments {
 pub struct Attachment {
     segment: Arc<Segment>,
     pages: Arc<SharedPages>,
-    /// Its index among the segment's attachments.
-    place: usize,
+    /// Its number among the segment's attachments, once it is one.
+    number: Option<usize>,
+    _charge: user::Charge,
 }
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        if self.place != NOWHERE {
-            let left = self.segment.state.lock().attachments.leave(self.place);
-            drop(left);
+        if let Some(number) = self.number {
+            let mut left = None;
+            let all = &mut self.segment.state.lock().attachments.all;
+            all.remove_range(number, number, &mut |attachment| left = Some(attachment));
         }
     }
 }
@@ -300,10 +287,12 @@ impl Segment {
             Pages::Kept(pages) => pages.clone(),
             Pages::Removed(pages) => pages.upgrade().ok_or(Errno::EIDRM)?,
         };
+        let charge = registry::charge(ATTACHMENT).ok_or(Errno::ENOMEM)?;
         let mut attachment = try_arc(Attachment {
             segment: self.clone(),
             pages,
-            place: NOWHERE,
+            number: None,
+            _charge: charge,
         })?;
         self.state.lock().attachments.add(&mut attachment)?;
         Ok(attachment)
@@ -316,11 +305,15 @@ impl Segment {
 
     /// The number of VMAs that it is attached in. Other threads run meanwhile.
     pub fn attached(&self) -> usize {
-        let count = |portion| {
+        let (mut total, mut from) = (0, 0);
+        loop {
+            let portion = self.state.lock().attachments.count(from);
+            let Some((vmas, next)) = portion else {
+                return total;
+            };
+            (total, from) = (total + vmas, next);
             cond_resched();
-            self.state.lock().attachments.count(portion)
-        };
-        (0..).map_while(count).sum()
+        }
     }
 
     /// Records that the caller attached it, or (`false`) detached it.
@@ -409,4 +402,22 @@ pub fn remove(number: i32, segment: &Arc<Segment>) -> Result<()> {
         SEGMENTS.reap();
     }
     Ok(())
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn attachments_are_charged_and_leave_nothing() {
+        const MANY: usize = 2 * PORTION + 1;
+        let charged = || current().with_credentials(|who| who.user.system_v.load(Relaxed));
+        let number = get(0, PAGE_SIZE, 0o600).unwrap() as i32;
+        let segment = SEGMENTS.by_number(number).unwrap();
+        let before = charged();
+        let mut all: alloc::vec::Vec<_> = (0..MANY).map(|_| segment.attach().unwrap()).collect();
+        assert_eq!((segment.attached(), charged()), (MANY, before + MANY * ATTACHMENT));
+        all.truncate(1);
+        assert_eq!((segment.attached(), charged()), (1, before + ATTACHMENT));
+        drop(all);
+        assert!(segment.attached() == 0 && segment.state.lock().attachments.all.is_empty());
+        remove(number, &segment).unwrap();
+    }
 }
