@@ -513,7 +513,9 @@ impl Key {
         let class = current().with_credentials(|who| {
             if who.fsuid == state.owner.0 {
                 USER
-            } else if who.in_group(state.owner.1) {
+            } else if of_group && who.in_group(state.owner.1) {
+            // A group without any rights is none (Linux's key_task_permission).
+            let of_group = state.permissions >> GROUP & right::ALL != 0;
                 GROUP
             } else {
                 0

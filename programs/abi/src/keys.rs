@@ -21,6 +21,7 @@ pub fn run() {
         tell_end("rings", in_child(|| rings()));
         tell_end("states", in_child(|| states()));
         tell_end("rights", in_child(|| rights()));
+        tell_end("no rights of the group", in_child(|| without_group()));
         tell_end("inherited", in_child(|| inherited()));
         tell_end("links", in_child(|| links()));
         tell_end("negative", in_child(|| negative()));
@@ -525,6 +526,26 @@ unsafe fn rights() {
                 tell("to another", control(4, other, 5, -1, 0));
             }),
         );
+    }
+}
+
+/// A member of the key's group has the rights of others, if the group has none.
+unsafe fn without_group() {
+    const GROUP: c_long = 1077;
+    unsafe {
+        let key = add(c"user".as_ptr(), c"of a group".as_ptr(), b"x", PROCESS);
+        tell("to a group", control(4, key, -1, GROUP, 0));
+        for permissions in [0x3f3f_0003, 0x3f3f_0103, 0x3f3f_0200] {
+            tell("rights", control(5, key, permissions, 0, 0));
+            let member = || {
+                libc::setresgid(GROUP as u32, GROUP as u32, GROUP as u32);
+                libc::setresuid(1077, 1077, 1077);
+                tell("read", read(key, 16).0);
+                let text = control(6, key, 0, 0, 0);
+                tell("described", text.min(0));
+            };
+            tell_end("a member", in_child(member));
+        }
     }
 }
 
