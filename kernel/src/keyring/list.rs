@@ -31,10 +31,11 @@ impl Key {
         let state = self.state.lock();
         let flag = |is: bool, letter: char| if is { letter } else { '-' };
         let (revoked, negative) = (flag(state.revoked, 'R'), flag(state.negative, 'N'));
+        let invalidated = flag(state.invalidated, 'i');
         let holders = Arc::strong_count(self) - 1;
         put!(
             text,
-            "{:08x} I{revoked}-Q-{negative}- {holders:5} ",
+            "{:08x} I{revoked}-Q-{negative}{invalidated} {holders:5} ",
             self.serial
         );
         put_time(state.expires, text);

@@ -127,6 +127,8 @@ struct State {
     owner: (u32, u32),
     permissions: u32,
     revoked: bool,
+    /// Whether the key is as good as gone, while somebody uses it.
+    invalidated: bool,
     /// Whether the key stands for a requested key that was not found (a negative key).
     negative: bool,
     /// When it expires, in ns of CLOCK_MONOTONIC; 0 for never.
@@ -162,6 +164,12 @@ impl State {
     fn find(&self, kind: Kind, description: &[u8]) -> core::result::Result<usize, usize> {
         let order = |key: &Arc<Key>| (key.kind, &key.description[..]).cmp(&(kind, description));
         self.links.binary_search_by(order)
+    }
+
+    /// Removes the link at an index.
+    fn unlink(&mut self, at: usize) -> Arc<Key> {
+        self.count_less(LINK_BYTES);
+        self.links.remove(at)
     }
 
     /// Whether `key` itself is among the links.
@@ -390,6 +398,7 @@ impl Key {
                 owner,
                 permissions,
                 revoked: false,
+                invalidated: false,
                 negative: false,
                 expires: 0,
                 payer: owner.0,
@@ -511,11 +520,11 @@ impl Key {
     fn grants(&self, possessed: bool) -> u32 {
         let state = self.state.lock();
         let class = current().with_credentials(|who| {
+            // A group without any rights is none (Linux's key_task_permission).
+            let of_group = state.permissions >> GROUP & right::ALL != 0;
             if who.fsuid == state.owner.0 {
                 USER
             } else if of_group && who.in_group(state.owner.1) {
-            // A group without any rights is none (Linux's key_task_permission).
-            let of_group = state.permissions >> GROUP & right::ALL != 0;
                 GROUP
             } else {
                 0
@@ -529,7 +538,7 @@ impl Key {
         (state.permissions >> class | more) & right::ALL
     }
 
-    /// ENOKEY (a negative key), EKEYREVOKED, EKEYEXPIRED.
+    /// ENOKEY (a negative or an invalidated key), EKEYREVOKED, EKEYEXPIRED.
     pub fn check_valid(&self) -> Result<()> {
         if self.state.lock().negative {
             return Err(Errno::ENOKEY);
@@ -537,10 +546,12 @@ impl Key {
         self.check_state()
     }
 
-    /// EKEYREVOKED, EKEYEXPIRED.
+    /// ENOKEY (an invalidated key), EKEYREVOKED, EKEYEXPIRED.
     pub fn check_state(&self) -> Result<()> {
         let state = self.state.lock();
-        if state.revoked {
+        if state.invalidated {
+            Err(Errno::ENOKEY)
+        } else if state.revoked {
             Err(Errno::EKEYREVOKED)
         } else if state.expires != 0 && clock::monotonic_ns() >= state.expires {
             Err(Errno::EKEYEXPIRED)
@@ -610,8 +621,7 @@ impl Key {
     pub fn unlink(&self, key: &Arc<Key>) -> Result<()> {
         let mut state = self.state.lock();
         let at = state.find(key.kind, &key.description);
-        let gone = state.links.remove(at.map_err(|_| Errno::ENOENT)?);
-        state.count_less(LINK_BYTES);
+        let gone = state.unlink(at.map_err(|_| Errno::ENOENT)?);
         drop(state);
         drop(gone);
         Ok(())
@@ -672,6 +682,30 @@ impl Key {
             mem::take(&mut state.payload),
             state.held.take(),
         );
+        drop(state);
+        drop(gone);
+    }
+
+    /// Makes the key permanently unusable, and removes it from all keyrings. Linux's collector does
+    /// the latter somewhat later.
+    pub fn invalidate(&self) {
+        self.state.lock().invalidated = true;
+        let mut from = 0;
+        while let Some((serial, ring)) = after(from) {
+            from = serial + 1;
+            if let Some(ring) = ring {
+                ring.lose(self);
+            }
+            sched::cond_resched();
+        }
+    }
+
+    /// Removes the link to `key` itself, if there is one.
+    fn lose(&self, key: &Key) {
+        let mut state = self.state.lock();
+        let at = state.find(key.kind, &key.description).ok();
+        let at = at.filter(|&at| core::ptr::eq(&*state.links[at], key));
+        let gone = at.map(|at| state.unlink(at));
         drop(state);
         drop(gone);
     }

@@ -75,7 +75,7 @@ fn key(number: i32, create: bool) -> Result<KeyRef> {
 }
 
 /// The key with this number, if the caller has `rights` to it and it is neither negative nor
-/// revoked nor expired.
+/// revoked nor expired nor invalidated.
 fn allowed(number: i32, create: bool, rights: u32) -> Result<KeyRef> {
     let key = key(number, create)?;
     key.check_valid()?;
@@ -264,8 +264,7 @@ pub fn keyctl(operation: u32, a: usize, b: usize, c: usize, d: usize) -> Result<
             key.set_permissions(b as u32).map(|()| 0)
         }
         DESCRIBE => {
-            let key = key(number, false)?;
-            key.check(right::VIEW)?;
+            let key = allowed_any(number, false, right::VIEW)?;
             put(&key.describe()?, b, c, true)
         }
         CLEAR => {
@@ -294,7 +293,7 @@ pub fn keyctl(operation: u32, a: usize, b: usize, c: usize, d: usize) -> Result<
             Ok(0)
         }
         INVALIDATE => {
-            allowed(number, false, right::SEARCH)?.revoke();
+            allowed(number, false, right::SEARCH)?.invalidate();
             Ok(0)
         }
         _ => Err(Errno::EOPNOTSUPP),

@@ -22,6 +22,7 @@ pub fn run() {
         tell_end("states", in_child(|| states()));
         tell_end("rights", in_child(|| rights()));
         tell_end("no rights of the group", in_child(|| without_group()));
+        tell_end("invalidated", in_child(|| invalidated()));
         tell_end("inherited", in_child(|| inherited()));
         tell_end("links", in_child(|| links()));
         tell_end("negative", in_child(|| negative()));
@@ -491,6 +492,7 @@ unsafe fn states() {
         tell("revoke", control(3, key, 0, 0, 0));
         tell("read", read(key, 16).0);
         tell("revoke again", control(3, key, 0, 0, 0));
+        tell("describe", control(6, key, 0, 0, 0));
         tell_key("found", request(c"user".as_ptr(), c"state".as_ptr(), 0));
         let logon = add(c"logon".as_ptr(), c"a:b".as_ptr(), b"secret", THREAD);
         tell("read what nobody may", read(logon, 16).0);
@@ -546,6 +548,37 @@ unsafe fn without_group() {
             };
             tell_end("a member", in_child(member));
         }
+    }
+}
+
+/// KEYCTL_INVALIDATE: the key is unusable at once, and soon in no keyring.
+unsafe fn invalidated() {
+    unsafe {
+        let ring = add(c"keyring".as_ptr(), c"ring".as_ptr(), b"", PROCESS);
+        let key = add(c"user".as_ptr(), c"invalid".as_ptr(), b"x", ring as i32);
+        add(c"user".as_ptr(), c"valid".as_ptr(), b"x", ring as i32);
+        tell("linked again", control(8, key, PROCESS.into(), 0, 0));
+        // The rights do not depend on possession, which ends when the collector has run.
+        for key in [ring, key] {
+            tell("all rights", control(5, key, 0x3f3f_0000, 0, 0));
+        }
+        tell("invalidate", control(21, key, 0, 0, 0));
+        tell("read", read(key, 16).0);
+        tell("update", control(2, key, c"y".as_ptr() as c_long, 1, 0));
+        tell("again", control(21, key, 0, 0, 0));
+        tell("described", control(6, key, 0, 0, 0));
+        let bytes = || (read(ring, 16).0, read(PROCESS.into(), 16).0);
+        for _ in 0..6000 {
+            if bytes() == (4, 4) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        println!("bytes of both rings: {:?}", bytes());
+        tell_key("found", request(c"user".as_ptr(), c"invalid".as_ptr(), 0));
+        tell("a ring", control(21, ring, 0, 0, 0));
+        tell("its bytes", read(ring, 16).0);
+        tell_key("found", request(c"user".as_ptr(), c"valid".as_ptr(), 0));
     }
 }
 
