@@ -370,6 +370,18 @@ pub fn try_vec(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(bytes.to_vec())
 }
 
+/// Allocates a vector of bytes: those of `parts`, one after the other.
+///
+/// # Errors
+/// ENOMEM.
+pub fn try_concat(parts: &[&[u8]]) -> Result<Vec<u8>> {
+    let mut whole = Vec::new();
+    let room = whole.try_reserve_exact(parts.iter().map(|part| part.len()).sum());
+    room.map_err(|_| Errno::ENOMEM)?;
+    parts.iter().for_each(|part| whole.extend_from_slice(part));
+    Ok(whole)
+}
+
 /// Formats text into a new string; ENOMEM when only the kernel's reserve is left.
 pub fn try_format(arguments: fmt::Arguments) -> Result<String> {
     let _room = check_room()?;
