@@ -180,9 +180,17 @@ impl<T> Radix<T> {
         }
     }
 
-    /// Stores `item` at `index` and returns the old item. If memory is lacking, at most empty nodes
-    /// were added.
+    /// Stores `item` at `index` and returns the old item. If memory is lacking, nothing changes.
     pub fn insert(&mut self, index: usize, item: T) -> Result<Option<T>, TryReserveError> {
+        let inserted = self.insert_below(index, item);
+        if inserted.is_err() {
+            // Frees the empty nodes that were added on the way.
+            self.remove_range(index, index, &mut drop);
+        }
+        inserted
+    }
+
+    fn insert_below(&mut self, index: usize, item: T) -> Result<Option<T>, TryReserveError> {
         while !self.covers(index) {
             if !matches!(self.root, Slot::Empty) {
                 let mut node = Node::new()?;

@@ -68,8 +68,8 @@ pub fn watch(file: &Arc<File>, fd: i32, wanted: u32) -> Result<()> {
     if file.dentry().kind() != Kind::Directory {
         return Err(Errno::ENOTDIR);
     }
-    check_room()?;
     sigio::own(file)?;
+    let _room = check_room()?;
     let descriptors = own_descriptors();
     let place = place(file, descriptors);
     let mut watches = WATCHES.lock();

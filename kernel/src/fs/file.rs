@@ -577,7 +577,7 @@ impl PageSource for File {
 
     fn write_name(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         let text = self.path.text(&super::root());
-        let text = text.map_or_else(|_| TOO_LONG.to_vec(), |(text, _)| text);
+        let text = text.as_ref().map_or(TOO_LONG, |(text, _)| text);
         text.utf8_chunks()
             .try_for_each(|chunk| out.write_str(chunk.valid()))
     }

@@ -443,7 +443,7 @@ impl Inotify {
     /// Watches the inode of `dentry` for `mask`, or changes the mask of its watch. Returns the
     /// watch's number.
     pub fn watch(self: &Arc<Self>, dentry: &Dentry, mask: u32) -> Result<i32> {
-        check_room()?;
+        let _room = check_room()?;
         let (inode, key) = (dentry.inode(), key(dentry));
         let mut watches = WATCHES.lock();
         if let Some(watch) = watches.get_mut(&self.place(key)) {

@@ -189,7 +189,6 @@ pub fn set(file: &Arc<File>, fd: i32, kind: u32) -> Result<()> {
     sigio::own(file)?;
     sigio::set_descriptor(file, fd)?;
     let changed = WaitSource::new()?;
-    check_room()?;
     let address = file.address();
     let lease = Lease {
         file: Arc::downgrade(file),
@@ -203,6 +202,7 @@ pub fn set(file: &Arc<File>, fd: i32, kind: u32) -> Result<()> {
     // Again, with the lock: an open from here on finds the lease, as it is then.
     check_alone(file, kind)?;
     leases.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    let _room = check_room()?;
     let of_inode = leases.get_or_insert_with(key(inode), Leases::default);
     let held = of_inode.change(address, |held| {
         held.change(kind);

@@ -21,7 +21,7 @@ use crate::fs::poll::{Events, PollTable, WaitSource};
 use crate::fs::simple_attr::SimpleAttr;
 use crate::fs::{self, File, OpenFlags};
 use crate::hash::{self, HashMap};
-use crate::mm::heap::{try_arc, try_format, try_vec};
+use crate::mm::heap::{try_arc, try_concat, try_format};
 use crate::net::netlink;
 use crate::sync::Mutex;
 use crate::task::clock::Deadline;
@@ -260,8 +260,7 @@ pub fn unlink(name: &[u8]) -> Result<()> {
 }
 
 fn file(name: &[u8], queue: Arc<Queue>, flags: u32) -> Result<Arc<File>> {
-    let mut shown = try_vec(b"/")?;
-    shown.extend_from_slice(name);
+    let shown = try_concat(&[b"/", name])?;
     let dentry = Dentry::named(queue.clone(), None, &shown)?;
     File::with_ops(dentry, queue, OpenFlags(flags & (O_ACCMODE | O_NONBLOCK)))
 }

@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 
 /// Writes the line of the next key that the reader may see; places are key numbers.
 pub fn keys(place: u64, text: &mut Text) -> Result<Option<u64>> {
-    let rings = super::rings(&current());
+    let rings = super::rings(&current())?;
     let mut from = place as i32;
     while let Some((serial, key)) = after(from) {
         sched::cond_resched_killable()?;

@@ -15,7 +15,7 @@ use linux_raw_sys::general::CAP_SYS_ADMIN;
 use self::walk::{Mark, Walk};
 use crate::errno::{Errno, Result};
 use crate::ipc::registry;
-use crate::mm::heap::{try_arc, try_format, try_vec};
+use crate::mm::heap::{check_room, try_arc, try_format, try_vec};
 use crate::random;
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::{Thread, can, clock, current, sched, user};
@@ -239,9 +239,10 @@ fn copy<T: Clone>(list: &[T]) -> Result<Vec<T>> {
 /// Charges keys and bytes to a user; if `beyond`, even above the quota.
 ///
 /// # Errors
-/// EDQUOT.
+/// EDQUOT, ENOMEM.
 fn charge(user: u32, keys: usize, bytes: usize, beyond: bool) -> Result<()> {
     let most = if user == 0 { ROOT_QUOTA } else { QUOTA };
+    let _room = check_room()?;
     let mut all = USED.lock();
     let used = all.entry(user).or_default();
     let more = (used.0 + keys, used.1 + bytes);
@@ -253,14 +254,23 @@ fn charge(user: u32, keys: usize, bytes: usize, beyond: bool) -> Result<()> {
 }
 
 /// The keyrings of a thread, in the order in which they are searched.
-pub fn rings(thread: &Thread) -> Vec<Arc<Key>> {
+///
+/// # Errors
+/// ENOMEM.
+pub fn rings(thread: &Thread) -> Result<Vec<Arc<Key>>> {
     let own = [
         thread.keyring.lock().clone(),
         thread.process().keyring.lock().clone(),
     ];
     let session = thread.with_credentials(|who| who.session_keyring.clone());
-    let session = session.or_else(|| Key::of_current_user(1).ok());
-    own.into_iter().chain([session]).flatten().collect()
+    let session = match session.map_or_else(|| Key::of_current_user(1), Ok) {
+        Err(Errno::ENOMEM) => return Err(Errno::ENOMEM),
+        session => session.ok(),
+    };
+    let mut rings = Vec::new();
+    rings.try_reserve_exact(3).map_err(|_| Errno::ENOMEM)?;
+    rings.extend(own.into_iter().chain([session]).flatten());
+    Ok(rings)
 }
 
 /// The first key whose number is at least `from`; `None` in place of a key that is about to be
@@ -408,6 +418,7 @@ impl Key {
                 links: Vec::new(),
             }),
         })?;
+        let _room = check_room()?;
         let mut keys = KEYS.lock();
         let serial = loop {
             let mut bytes = [0; 4];
@@ -484,6 +495,7 @@ impl Key {
         }
         // If another thread created them first, these are dropped without the lock.
         let known = {
+            let _room = check_room()?;
             let mut users = USERS.lock();
             users.entry(uid).or_insert_with(|| rings.clone())[which].clone()
         };

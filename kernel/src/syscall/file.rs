@@ -111,7 +111,11 @@ fn open_path(directory: i32, path: usize, flags: u32, mode: u32, scope: Scope) -
         (place, false)
     };
     let kept = if created { flags.creating() } else { flags };
-    let opened = open_checked(place, kept)?;
+    let opened = match created {
+        // The name exists by now: another attempt of the call would not create it.
+        true => oom::insist(|| open_checked(place.clone(), kept))?,
+        false => open_checked(place, kept)?,
+    };
     Ok(fd.install(opened, flags.has(O_CLOEXEC)) as usize)
 }
 

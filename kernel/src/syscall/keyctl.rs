@@ -68,7 +68,7 @@ fn key(number: i32, create: bool) -> Result<KeyRef> {
         },
         USER => Key::of_current_user(0),
         USER_SESSION => Key::of_current_user(1),
-        1.. => return KeyRef::known(Key::find(number)?, &rings(&thread)),
+        1.. => return KeyRef::known(Key::find(number)?, &rings(&thread)?),
         _ => Err(Errno::EINVAL),
     };
     own.map(KeyRef::possessed)
@@ -188,7 +188,7 @@ pub fn request_key(kind: usize, description: usize, callout: usize, ring: i32) -
         Some(allowed(ring, true, right::WRITE)?)
     };
     let kind = Kind::of(&name).ok_or(Errno::ENOKEY)?;
-    let rings = rings(&current());
+    let rings = rings(&current())?;
     // As on Linux, the error of a negative key takes precedence, then that of a missing one, then
     // that of an unusable one.
     let (mut is_negative, mut why) = (false, None);

@@ -387,7 +387,7 @@ impl Tree {
 /// # Errors
 /// EAGAIN: all are in use; ENOMEM.
 pub fn allocate() -> Result<i32> {
-    check_room()?;
+    _ = check_room()?;
     let limit = pid_max();
     for _ in (0..limit).step_by(LOOKS) {
         if let Some(number) = TREE.lock().allocate(limit)? {
@@ -403,7 +403,7 @@ pub fn allocate() -> Result<i32> {
 /// # Errors
 /// EEXIST: it is in use; ENOMEM.
 pub fn allocate_as(number: i32) -> Result<i32> {
-    check_room()?;
+    _ = check_room()?;
     let mut tree = TREE.lock();
     if tree.get(number).is_some() {
         return Err(Errno::EEXIST);

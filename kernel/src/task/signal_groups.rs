@@ -107,8 +107,10 @@ impl Several {
     /// # Errors
     /// ENOMEM.
     pub(super) fn fork(&self, tid: i32, changed: &WaitQueue) -> Result<Fork<'_>> {
-        check_room()?;
-        self.0.lock().add(tid);
+        {
+            let _room = check_room()?;
+            self.0.lock().add(tid);
+        }
         let fork = Fork { several: self, tid };
         loop {
             let mut forks = self.0.lock();

@@ -43,6 +43,7 @@ mod ending;
 mod erofs;
 mod ext4;
 mod ext4_writes;
+mod fail_nth;
 mod families;
 mod fatal;
 mod fault;
@@ -181,6 +182,7 @@ fn main() {
         Some("disk") => disk::run(),
         Some("erofs") => erofs::run(),
         Some("ext4") => ext4::run(),
+        Some("fail-nth") => fail_nth::run(std::env::args().nth(2).as_deref()),
         Some("files") => files::run(),
         Some("frames") => frames::run(),
         Some("frames-overflow") => frames::overflow(),

@@ -13,9 +13,10 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 
+use super::fault_inject::{NoFail, should_fail};
 use super::frame::{self, FRAMES, Owner};
 use super::vmalloc::block;
-use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, buddy};
+use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, alloc_info, buddy};
 use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
@@ -167,6 +168,7 @@ impl Slabs {
         let others = self.head != slab || meta.next() != 0;
         if meta.spare() == 0 && others {
             self.unlink(slab);
+            alloc_info::FRAMES.add(PAGE_SIZE);
             // SAFETY: `grow` took the frame; it is in no list, and none of its objects is in use.
             unsafe { frame::give_block(PhysAddr((slab as usize) << PAGE_SHIFT), 0) };
         }
@@ -174,6 +176,7 @@ impl Slabs {
 
     fn grow(&mut self, class: usize) -> Option<()> {
         let slab = (frame::take_block(0)?.0 >> PAGE_SHIFT) as u32;
+        alloc_info::FRAMES.remove(PAGE_SIZE);
         let size = SIZES[class];
         let last = PAGE_SIZE / size - 1;
         for index in 0..=last {
@@ -233,23 +236,18 @@ pub struct Heap;
 // so it finds the same class.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let Some(class) = class_of(&layout) else {
-            return match large(&layout).and_then(frame::take_block) {
-                Some(block) => block.linear() as *mut u8,
-                None => take_scattered(&layout),
-            };
-        };
-        arch::cpu::this().heap.with(|cache| {
-            if cache.lists[class].head == 0 {
-                cache.refill(class);
-            }
-            cache.lists[class]
-                .pop()
-                .map_or(null_mut(), |object| object as *mut u8)
-        })
+        if should_fail() {
+            return null_mut();
+        }
+        let block = take(&layout);
+        if !block.is_null() {
+            alloc_info::HEAP.add(layout.size());
+        }
+        block
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        alloc_info::HEAP.remove(layout.size());
         let Some(class) = class_of(&layout) else {
             if block::contains(block as usize) {
                 // SAFETY: as below.
@@ -269,6 +267,25 @@ unsafe impl GlobalAlloc for Heap {
             cache.lists[class].push(block as usize);
         })
     }
+}
+
+/// Takes a block; null without memory.
+#[inline(always)]
+fn take(layout: &Layout) -> *mut u8 {
+    let Some(class) = class_of(layout) else {
+        return match large(layout).and_then(frame::take_block) {
+            Some(block) => block.linear() as *mut u8,
+            None => take_scattered(layout),
+        };
+    };
+    arch::cpu::this().heap.with(|cache| {
+        if cache.lists[class].head == 0 {
+            cache.refill(class);
+        }
+        cache.lists[class]
+            .pop()
+            .map_or(null_mut(), |object| object as *mut u8)
+    })
 }
 
 /// The size in bytes of a block from which on its frames need not be adjacent.
@@ -292,7 +309,7 @@ fn large(layout: &Layout) -> Option<usize> {
 
 /// Allocates a reference-counted object; ENOMEM when only the kernel's reserve is left.
 pub fn try_arc<T>(value: T) -> Result<Arc<T>> {
-    check_room()?;
+    let _room = check_room()?;
     Ok(Arc::new(value))
 }
 
@@ -302,7 +319,7 @@ pub struct Room<T>(Arc<MaybeUninit<T>>);
 impl<T> Room<T> {
     /// Allocates the memory; ENOMEM when only the kernel's reserve is left.
     pub fn new() -> Result<Self> {
-        check_room()?;
+        let _room = check_room()?;
         Ok(Room(Arc::new_uninit()))
     }
 
@@ -320,19 +337,19 @@ impl<T> Room<T> {
 /// Allocates a reference-counted object that holds a weak reference to itself; ENOMEM when only the
 /// kernel's reserve is left.
 pub fn try_arc_cyclic<T>(make: impl FnOnce(&Weak<T>) -> T) -> Result<Arc<T>> {
-    check_room()?;
+    let _room = check_room()?;
     Ok(Arc::new_cyclic(make))
 }
 
 /// Allocates reference-counted bytes; ENOMEM when only the kernel's reserve is left.
 pub fn try_bytes(bytes: &[u8]) -> Result<Arc<[u8]>> {
-    check_room()?;
+    let _room = check_room()?;
     Ok(Arc::from(bytes))
 }
 
 /// Allocates a boxed object; ENOMEM when only the kernel's reserve is left.
 pub fn try_box<T>(value: T) -> Result<Box<T>> {
-    check_room()?;
+    let _room = check_room()?;
     Ok(Box::new(value))
 }
 
@@ -349,22 +366,34 @@ pub fn check_room_for(bytes: usize) -> Result<()> {
 
 /// Allocates a vector of bytes; ENOMEM when only the kernel's reserve is left.
 pub fn try_vec(bytes: &[u8]) -> Result<Vec<u8>> {
-    check_room()?;
+    let _room = check_room()?;
     Ok(bytes.to_vec())
+}
+
+/// Allocates a vector of bytes: those of `parts`, one after the other.
+///
+/// # Errors
+/// ENOMEM.
+pub fn try_concat(parts: &[&[u8]]) -> Result<Vec<u8>> {
+    let mut whole = Vec::new();
+    let room = whole.try_reserve_exact(parts.iter().map(|part| part.len()).sum());
+    room.map_err(|_| Errno::ENOMEM)?;
+    parts.iter().for_each(|part| whole.extend_from_slice(part));
+    Ok(whole)
 }
 
 /// Formats text into a new string; ENOMEM when only the kernel's reserve is left.
 pub fn try_format(arguments: fmt::Arguments) -> Result<String> {
-    check_room()?;
+    let _room = check_room()?;
     Ok(alloc::fmt::format(arguments))
 }
 
 /// ENOMEM when only the kernel's reserve is left: called before a small allocation that cannot
-/// fail, such as a map's node.
+/// fail, such as a map's node. The caller keeps the result until it has made it.
 #[inline]
-pub fn check_room() -> Result<()> {
-    if frame::above_reserve() {
-        Ok(())
+pub fn check_room() -> Result<NoFail> {
+    if frame::above_reserve() && !should_fail() {
+        Ok(NoFail::begin())
     } else {
         Err(Errno::ENOMEM)
     }

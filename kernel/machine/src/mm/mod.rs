@@ -3,6 +3,7 @@
 mod access_remote;
 pub mod active;
 mod age;
+pub mod alloc_info;
 mod archive;
 pub(crate) mod asid;
 pub mod aslr;
@@ -11,6 +12,7 @@ pub mod commit;
 pub mod contpte;
 mod dma;
 pub mod fault;
+pub mod fault_inject;
 mod fork;
 pub mod frame;
 pub mod heap;

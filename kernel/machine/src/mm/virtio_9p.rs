@@ -62,7 +62,7 @@ impl Exchange {
     /// # Errors
     /// There is no memory.
     pub fn new(room: usize) -> core::result::Result<Self, crate::errno::Errno> {
-        super::heap::check_room()?;
+        let _room = super::heap::check_room()?;
         let heads = Heads::new_box_zeroed().map_err(|_| crate::errno::Errno::ENOMEM)?;
         Ok(Exchange {
             heads,

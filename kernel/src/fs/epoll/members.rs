@@ -3,6 +3,7 @@
 
 use super::{Item, Key};
 use crate::errno::{Errno, Result};
+use crate::mm::heap::check_room;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -127,6 +128,7 @@ impl Members {
     /// ENOMEM.
     pub fn insert(&mut self, item: Arc<Item>) -> Result<()> {
         self.places.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let _room = check_room()?;
         let place = self.places.len() as u32;
         item.standing.set(place);
         self.by_key.insert(item.key, place);

@@ -15,7 +15,7 @@ use super::super::poll::WaitSource;
 use super::{Lock, Owner};
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap, Keyed};
-use crate::mm::heap::try_arc;
+use crate::mm::heap::{check_room, try_arc};
 use crate::sync::Mutex;
 use crate::task::sched::cond_resched;
 
@@ -259,6 +259,7 @@ impl Context {
     /// # Errors
     /// ENOLCK.
     pub fn begin_wait(&self, number: u64, wanted: Lock) -> Result<()> {
+        let _room = check_room().map_err(|_| Errno::ENOLCK)?;
         let mut waits = self.waits.lock();
         let placed = waits.by_place.insert(Wait { number, wanted });
         placed.map_err(no_locks)?;

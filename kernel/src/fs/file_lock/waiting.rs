@@ -7,7 +7,6 @@ use super::context::{Context, Used};
 use super::{Lock, Owner};
 use crate::errno::{Errno, Result};
 use crate::hash::Lists;
-use crate::mm::heap::check_room;
 use crate::sync::Mutex;
 
 /// How many waiting processes of a chain are followed (Linux's MAX_DEADLK_ITERATIONS).
@@ -46,7 +45,6 @@ static WAITING: Mutex<Lists<Owner, Waiting>> = Mutex::new(Lists::new());
 /// # Errors
 /// EDEADLK, ENOLCK, ERESTARTSYS.
 pub fn wait(context: &Used, wanted: Lock) -> Result<()> {
-    check_room().map_err(|_| Errno::ENOLCK)?;
     let Some((number, blocker)) = enter(context, wanted)? else {
         return Ok(());
     };

@@ -7,6 +7,7 @@ use super::super::walk::PATH_MAX;
 use super::{Mount, TREE};
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
+use crate::mm::heap::{try_concat, try_vec};
 use crate::put;
 use crate::task::sched;
 use alloc::sync::Arc;
@@ -104,7 +105,7 @@ fn path_of(
         return Ok(None);
     };
     let (top, names) = match place.names_in_mount(root) {
-        Err(Errno::ENAMETOOLONG) => return Ok(Some(TOO_LONG.to_vec())),
+        Err(Errno::ENAMETOOLONG) => return try_vec(TOO_LONG).map(Some),
         found => found?,
     };
     if top.is(root) {
@@ -115,7 +116,7 @@ fn path_of(
         return Ok(None);
     };
     if above == TOO_LONG || above.len() + names.len() >= PATH_MAX {
-        return Ok(Some(TOO_LONG.to_vec()));
+        return try_vec(TOO_LONG).map(Some);
     }
     let mut path = Vec::new();
     let room = path.try_reserve_exact(above.len() + names.len());
@@ -161,7 +162,10 @@ pub fn list_info(root: &Path, text: &mut Text) -> Result<()> {
         let (major, minor) = device::split(mount.root.inode().attr().device);
         let above = mount.place().map_or(mount.id, |place| place.mount_id());
         put!(text, "{} {above} {major}:{minor} ", mount.id);
-        Word(&inside(mount)).put(text);
+        match inside(mount) {
+            Ok(path) => Word(&path).put(text),
+            Err(_) => text.fail(),
+        }
         text.push(b" ");
         Word(path).put(text);
         let (own, all) = (mount.flags.load(Relaxed), mount.fs.flags());
@@ -183,18 +187,22 @@ pub fn list_info(root: &Path, text: &mut Text) -> Result<()> {
 }
 
 /// Where the mount's root is in its file system, or was.
-fn inside(mount: &Mount) -> Vec<u8> {
+///
+/// # Errors
+/// ENOMEM.
+fn inside(mount: &Mount) -> Result<Vec<u8>> {
     let top = Path::from(mount.fs.root().clone());
     let names = Path::from(mount.root.clone()).names_in_mount(&top);
-    let (_, mut path) = match names {
-        Ok(names) => names,
-        Err(_) => return TOO_LONG.to_vec(),
+    let path = match names {
+        Ok((_, path)) => path,
+        Err(Errno::ENOMEM) => return Err(Errno::ENOMEM),
+        Err(_) => return try_vec(TOO_LONG),
     };
-    if path.is_empty() {
-        path.push(b'/');
-    }
-    if mount.root.is_removed() {
-        path.extend_from_slice(b"//deleted");
-    }
-    path
+    let path: &[u8] = if path.is_empty() { b"/" } else { &path };
+    let mark: &[u8] = if mount.root.is_removed() {
+        b"//deleted"
+    } else {
+        b""
+    };
+    try_concat(&[path, mark])
 }

@@ -17,7 +17,8 @@ use super::path::{self, Path};
 use super::walk::Walk;
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
-use crate::mm::heap::try_arc;
+use crate::mm::fault_inject::NoFail;
+use crate::mm::heap::{check_room, try_arc};
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::sched::cond_resched;
 use crate::task::{self, acct};
@@ -88,6 +89,7 @@ static TREE: SleepMutex<Tree> = SleepMutex::new(Tree {
 impl Tree {
     /// Adds a mount at the end, whose place is on `above`.
     fn push(&mut self, mount: Arc<Mount>, above: Option<&Mount>) {
+        let _reserved = NoFail::begin();
         self.last += 1;
         mount.order.store(self.last, Relaxed);
         if let Some(above) = above {
@@ -235,6 +237,7 @@ fn mounted_at(path: &Path) -> Result<&Arc<Mount>> {
 
 /// Puts `mount` where `target` is, or upon what was mounted there meanwhile.
 fn attach(tree: &mut Tree, mount: Arc<Mount>, target: Path) -> Result<()> {
+    _ = check_room()?;
     let target = target.covering();
     let above = target.mount().ok_or(Errno::EINVAL)?.clone();
     if !above.attached.load(Relaxed) {

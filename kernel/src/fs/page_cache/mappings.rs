@@ -17,7 +17,7 @@ static ALL: Mutex<BTreeMap<usize, Weak<Mapping>>> = Mutex::new(BTreeMap::new());
 /// # Errors
 /// ENOMEM.
 pub(super) fn add(mapping: &Arc<Mapping>) -> Result<()> {
-    check_room()?;
+    let _room = check_room()?;
     let mut all = ALL.lock();
     all.insert(mapping.number.get(), Arc::downgrade(mapping));
     Ok(())

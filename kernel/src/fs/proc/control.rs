@@ -129,3 +129,33 @@ pub fn set_oom_adjust(subject: &Subject, bytes: &[u8]) -> Result<()> {
         _ => Err(Errno::EINVAL),
     }
 }
+
+/// The number of allocations of the thread up to the one that fails; 0 if it has failed.
+#[cfg(debug_assertions)]
+pub fn fail_nth(subject: &Subject, text: &mut Text) -> Result<()> {
+    let thread = subject.thread.as_ref().ok_or(Errno::ESRCH)?;
+    put!(text, "{}\n", thread.arch.fail_nth.get());
+    Ok(())
+}
+
+/// In the digits of any base (kstrtouint_from_user).
+#[cfg(debug_assertions)]
+pub fn set_fail_nth(subject: &Subject, bytes: &[u8]) -> Result<()> {
+    let digits = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let digits = digits.strip_prefix(b"+").unwrap_or(digits);
+    let (digits, radix) = match digits {
+        [b'0', b'x' | b'X', digits @ ..] => (digits, 16),
+        [b'0', digits @ ..] if !digits.is_empty() => (digits, 8),
+        digits => (digits, 10),
+    };
+    let is_number = digits.first().is_some_and(u8::is_ascii_hexdigit);
+    let digits = str::from_utf8(digits).ok().filter(|_| is_number);
+    let number = u32::from_str_radix(digits.ok_or(Errno::EINVAL)?, radix);
+    let number = number.map_err(|error| match error.kind() {
+        IntErrorKind::PosOverflow => Errno::ERANGE,
+        _ => Errno::EINVAL,
+    })?;
+    let thread = subject.thread.as_ref().ok_or(Errno::ESRCH)?;
+    thread.arch.fail_nth.set(number);
+    Ok(())
+}

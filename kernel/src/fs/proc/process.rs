@@ -101,6 +101,8 @@ const MEMBERS: &[(&str, Member)] = &[
             Ok(program.path().clone())
         }),
     ),
+    #[cfg(debug_assertions)]
+    ("fail-nth", Number(control::fail_nth, control::set_fail_nth)),
     ("fd", Member::Descriptors),
     ("fdinfo", Member::DescriptorInfos),
     (

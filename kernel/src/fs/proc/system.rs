@@ -21,6 +21,8 @@ use crossings::Kind;
 
 /// The members of the root other than processes.
 pub const ROOT: &[(&str, Node)] = &[
+    #[cfg(debug_assertions)]
+    ("allocinfo", File(allocinfo)),
     ("buddyinfo", File(zones::blocks)),
     ("cmdline", File(cmdline)),
     ("cpuinfo", File(cpuinfo)),
@@ -196,6 +198,20 @@ fn lockdep(text: &mut Text) {
         let (from, to) = (outer.line(), inner.line());
         put!(text, "{}:{from} -> {}:{to}\n", outer.file(), inner.file());
     });
+}
+
+/// What is allocated, by the function that allocated it.
+#[cfg(debug_assertions)]
+fn allocinfo(text: &mut Text) {
+    use crate::mm::alloc_info::{FRAMES, HEAP};
+    text.push(b"allocinfo - version: 1.0\n#     <size>  <calls> <tag info>\n");
+    for (count, tag) in [
+        (&HEAP, "mm/heap.rs func:alloc"),
+        (&FRAMES, "mm/frame/pool.rs func:take_one"),
+    ] {
+        let (bytes, calls) = count.get();
+        put!(text, "{bytes:>12} {calls:>8} {tag}\n");
+    }
 }
 
 fn meminfo(text: &mut Text) {

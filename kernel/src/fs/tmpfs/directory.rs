@@ -4,6 +4,7 @@ use super::super::dentry::Dentry;
 use super::super::file::Record;
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
+use crate::mm::fault_inject::NoFail;
 use crate::mm::heap::check_room;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -53,11 +54,13 @@ impl Directory {
     /// Reserves room for the next `insert`.
     pub fn reserve(&mut self) -> Result<()> {
         self.by_name.try_reserve(1).map_err(|_| Errno::ENOSPC)?;
-        check_room().map_err(|_| Errno::ENOSPC)
+        _ = check_room().map_err(|_| Errno::ENOSPC)?;
+        Ok(())
     }
 
     /// Adds a dentry under a name that does not exist yet, in the room that `reserve` made.
     pub fn insert(&mut self, name: Arc<[u8]>, dentry: Arc<Dentry>) {
+        let _reserved = NoFail::begin();
         let position = self.next;
         self.next += 1;
         self.by_position.insert(position, dentry.clone());

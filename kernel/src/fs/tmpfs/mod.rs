@@ -21,7 +21,7 @@ use super::inode::FsStat;
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::mm::frame;
-use crate::mm::heap::{try_arc, try_vec};
+use crate::mm::heap::{try_arc, try_concat};
 use crate::sync::{Mutex, SleepMutex};
 use alloc::sync::Arc;
 use core::any::Any;
@@ -131,8 +131,7 @@ pub fn memory_file(name: &[u8], permissions: u32, seals: u32) -> Result<Arc<File
         }
     };
     let node = Node::anonymous_file(fs, permissions, seals)?;
-    let mut shown = try_vec(b"/memfd:")?;
-    shown.extend_from_slice(name);
+    let shown = try_concat(&[b"/memfd:", name])?;
     let dentry = Dentry::named(node, None, &shown)?;
     dentry.remove()?;
     File::open(dentry, OpenFlags(O_RDWR | O_LARGEFILE))

@@ -49,7 +49,7 @@ impl All {
 fn copy(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(bytes.len())
-        .map_err(|_| Errno::ENOSPC)?;
+        .map_err(|_| Errno::ENOMEM)?;
     copy.extend_from_slice(bytes);
     Ok(copy)
 }

@@ -78,8 +78,9 @@ impl Instance {
     /// Reserves the lowest free number below `max` for a terminal that cannot be found yet.
     ///
     /// # Errors
-    /// ENOSPC.
+    /// ENOSPC, ENOMEM.
     fn reserve(&self, max: u32) -> Result<u32> {
+        let _room = check_room()?;
         let mut pairs = PAIRS.lock();
         if pairs.len() >= MAX as usize {
             return Err(Errno::ENOSPC);
@@ -218,7 +219,6 @@ impl super::State {
 pub fn open_master(path: &Path) -> Result<Arc<dyn FileOps>> {
     let (_, instance) = root_for(path)?;
     let options = instance.get();
-    check_room()?;
     let index = instance.reserve(options.max)?;
     let made = make(&instance, index, &options);
     let tty = made.inspect_err(|_| _ = PAIRS.lock().remove(&(instance.device, index)))?;

@@ -683,15 +683,17 @@ impl Ports {
 
     /// The socket for a packet from `from` to `to`: among the holders that `fits` accepts, the one
     /// with the greatest `rank` that is not `None`; one that is bound to exactly this address takes
-    /// precedence. Sockets that share the port (SO_REUSEPORT) share the senders too. May sleep;
-    /// `None` for a thread that is killed meanwhile.
+    /// precedence. Sockets that share the port (SO_REUSEPORT) share the senders too. May sleep.
+    ///
+    /// # Errors
+    /// ENOMEM; EINTR for a thread that is killed meanwhile.
     pub fn find<R: Ord>(
         &self,
         to: SocketAddr,
         from: SocketAddr,
         fits: impl Fn(&Holder) -> bool,
         rank: impl Fn(&Arc<dyn Socket>) -> Option<R>,
-    ) -> Option<Arc<dyn Socket>> {
+    ) -> Result<Option<Arc<dyn Socket>>> {
         let mut candidates = Vec::new();
         let mut best = Best::default();
         let mut first = 0;
@@ -710,7 +712,7 @@ impl Ports {
                             break;
                         }
                         // A socket that is dropped here would take the lock of the ports.
-                        candidates.try_reserve(1).ok()?;
+                        candidates.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
                         if let Some(socket) = member.socket.upgrade() {
                             candidates.push((group.holder, member.number, socket));
                         }
@@ -728,9 +730,9 @@ impl Ports {
             }
             let Some(rest) = rest else { break };
             first = rest;
-            cond_resched_killable().ok()?;
+            cond_resched_killable()?;
         }
-        best.socket()
+        Ok(best.socket())
     }
 }
 

@@ -391,7 +391,7 @@ pub fn told(report: &Report, told: &ip::icmp::Report, to: IpAddr) {
     let own = SocketAddr::new(from, u16::from_be_bytes([head[4], head[5]]));
     let of_family = |socket: &Arc<dyn Socket>| (socket.base().domain == family).then_some(());
     let found = ports::PING.find(own, SocketAddr::new(to, 0), |_| true, of_family);
-    if let Some(ping) = found.and_then(|socket| socket.downcast::<Raw>()) {
+    if let Ok(Some(ping)) = found.map(|found| found?.downcast::<Raw>()) {
         take(&ping, &told.quoted[inner.at..]);
     }
 }
@@ -407,7 +407,7 @@ pub fn echoed(packet: &Packet) {
         (base.domain == family(packet) && hears(base, from.ip())).then_some(())
     };
     let found = ports::PING.find(to, from, |_| true, takes);
-    if let Some(ping) = found.and_then(|socket| socket.downcast::<Raw>()) {
+    if let Ok(Some(ping)) = found.map(|found| found?.downcast::<Raw>()) {
         ping.take(packet, body);
     }
 }

@@ -6,7 +6,7 @@ use crate::fs::path::Path;
 use crate::fs::walk::Walk;
 use crate::fs::{Dentry, inotify, perm};
 use crate::hash::{self, HashMap};
-use crate::mm::heap::{try_arc, try_bytes, try_format, try_vec};
+use crate::mm::heap::{try_arc, try_bytes, try_concat, try_format};
 use crate::net::address::{Address, Name};
 use crate::net::socket::Socket;
 use crate::sync::Mutex;
@@ -92,8 +92,7 @@ impl Bound {
 
     fn bind_path(&self, path: &[u8], place: Path, socket: Weak<dyn Socket>) -> Result<()> {
         let attr = place.inode().attr();
-        let mut name = try_vec(path)?;
-        name.push(0);
+        let name = try_concat(&[path, &[0]])?;
         let key = Key::Inode(attr.device, attr.inode);
         self.take(key, Some(place), try_bytes(&name)?, socket)
     }

@@ -9,6 +9,7 @@ use dtoolkit::fdt::FdtNode;
 use super::{cpu, gic, sysreg, time};
 pub use crate::arch::interrupted::Interrupted;
 use crate::fdt;
+use crate::mm::fault_inject::NoFail;
 use crate::sync::lockdep::NoSleep;
 use crate::upcall;
 use crossings::Kind;
@@ -56,7 +57,7 @@ pub fn service(from: Interrupted) {
 
 /// Handles an interrupt that was acknowledged.
 pub(super) fn handle(interrupt: u32, from: Interrupted) {
-    let _no_sleep = NoSleep::begin();
+    let (_no_sleep, _no_fail) = (NoSleep::begin(), NoFail::begin());
     let crossings = cpu::this().crossings();
     if interrupt == IPI {
         crossings.add(Kind::InterruptIpi);

@@ -21,6 +21,7 @@ use crate::arch::branch::Key;
 use crate::arch::owner::Owner;
 use crate::arch::task;
 use crate::errno::Result;
+use crate::mm::fault_inject::FailNth;
 use crate::mm::vmalloc::KernelStack;
 use crate::sync::lockdep;
 use crate::upcall;
@@ -105,6 +106,8 @@ pub struct ThreadState {
     fault: Cell<(usize, usize)>,
     /// The sleeping locks that the thread holds.
     pub held: lockdep::Sleeping,
+    /// Which of the thread's allocations fails.
+    pub fail_nth: FailNth,
     /// Owns the stack for the lifetime of the thread.
     _stack: Option<KernelStack>,
 }
@@ -135,6 +138,7 @@ impl ThreadState {
             points: UnsafeCell::new(None),
             fault: Cell::new((0, 0)),
             held: lockdep::Sleeping::new(),
+            fail_nth: FailNth::new(),
             _stack: stack,
         }
     }

@@ -5,6 +5,7 @@ use dtoolkit::fdt::FdtNode;
 
 use super::{cpu, time};
 pub use crate::arch::interrupted::Interrupted;
+use crate::mm::fault_inject::NoFail;
 use crate::sync::lockdep::NoSleep;
 use crate::upcall;
 
@@ -16,7 +17,7 @@ pub fn pending() -> bool {
 /// Handles pending interrupts.
 pub fn service(from: Interrupted) {
     if pending() {
-        let _no_sleep = NoSleep::begin();
+        let (_no_sleep, _no_fail) = (NoSleep::begin(), NoFail::begin());
         cpu::this().crossings().add(Kind::InterruptTimer);
         time::set_deadline(None);
         upcall::timer_interrupt(from);

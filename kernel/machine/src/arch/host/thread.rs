@@ -14,6 +14,7 @@ use super::frame::Frame;
 use super::program;
 use crate::arch::owner::Owner;
 use crate::arch::task;
+use crate::mm::fault_inject::FailNth;
 use crate::mm::vmalloc::KernelStack;
 use crate::sync::lockdep;
 use crate::upcall;
@@ -41,6 +42,8 @@ pub struct ThreadState {
     frame: UnsafeCell<Frame>,
     /// The sleeping locks that the thread holds.
     pub held: lockdep::Sleeping,
+    /// Which of the thread's allocations fails.
+    pub fail_nth: FailNth,
     /// Counted as on other architectures.
     _stack: Option<KernelStack>,
 }
@@ -59,6 +62,7 @@ impl ThreadState {
             baton: Arc::new(Baton::new()),
             frame: UnsafeCell::new(Frame::user(0, 0, 0)),
             held: lockdep::Sleeping::new(),
+            fail_nth: FailNth::new(),
             _stack: stack,
         }
     }

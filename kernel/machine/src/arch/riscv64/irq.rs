@@ -7,6 +7,7 @@ use crossings::Kind;
 
 use super::{cpu, external, smp, time};
 pub use crate::arch::interrupted::Interrupted;
+use crate::mm::fault_inject::NoFail;
 use crate::sync::lockdep::NoSleep;
 use crate::upcall;
 
@@ -60,7 +61,7 @@ pub fn wait() {
 
 /// Handles the interrupt with code `code` of this hart.
 pub(super) fn handle(code: usize, from: Interrupted) {
-    let _no_sleep = NoSleep::begin();
+    let (_no_sleep, _no_fail) = (NoSleep::begin(), NoFail::begin());
     let count = |kind| cpu::this().crossings().add(kind);
     match code {
         code::SOFTWARE => {

@@ -13,6 +13,7 @@ use super::frame::{Frame, StackTop};
 use super::{entry, units};
 use crate::arch::owner::Owner;
 use crate::arch::task;
+use crate::mm::fault_inject::FailNth;
 use crate::mm::vmalloc::KernelStack;
 use crate::sync::lockdep::{self, NoSleep};
 use crate::upcall;
@@ -44,6 +45,8 @@ pub struct ThreadState {
     units: UnsafeCell<units::State>,
     /// The sleeping locks that the thread holds.
     pub held: lockdep::Sleeping,
+    /// Which of the thread's allocations fails.
+    pub fail_nth: FailNth,
     /// Owns the stack for the lifetime of the thread.
     _stack: Option<KernelStack>,
 }
@@ -71,6 +74,7 @@ impl ThreadState {
             top,
             units: UnsafeCell::new(units::State::new()),
             held: lockdep::Sleeping::new(),
+            fail_nth: FailNth::new(),
             _stack: stack,
         }
     }

@@ -23,7 +23,8 @@ pub use run::FrameRun;
 pub(super) use run::zeroed_run;
 pub(super) use setup::{add, init};
 
-use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
+use super::fault_inject::should_fail;
+use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, alloc_info};
 use crate::arch;
 use crate::errno::{Errno, Result};
 use meta::MOST_REFS;
@@ -50,6 +51,9 @@ impl FrameRef {
     /// Allocates a frame for `owner` with arbitrary content. Fails while a reserve for the kernel
     /// remains.
     pub fn new(owner: Owner) -> Result<FrameRef> {
+        if should_fail() {
+            return Err(Errno::ENOMEM);
+        }
         take_one(low, owner)
     }
 
@@ -67,6 +71,7 @@ impl FrameRef {
         meta.set_owner(owner);
         meta.set_spare(0);
         meta.refs.store(1, Relaxed);
+        alloc_info::FRAMES.add(PAGE_SIZE);
         Self::wrap(frame)
     }
 

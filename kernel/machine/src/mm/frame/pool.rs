@@ -7,7 +7,8 @@ use super::meta::{FRAMES, Meta, Owner, total};
 use crate::arch::{self, MAX_CPUS};
 use crate::errno::{Errno, Result};
 use crate::mm::buddy::{self, Buddy, ORDERS};
-use crate::mm::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
+use crate::mm::fault_inject::should_fail;
+use crate::mm::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, alloc_info};
 use crate::sync::Mutex;
 
 /// Frames reserved for allocations that cannot fail. Each call needs little: a name, a tree node, a
@@ -235,6 +236,7 @@ fn take_fetched(keep: fn() -> usize, owner: Owner) -> Result<FrameRef> {
 /// Frees a frame, whose metadata is `meta`.
 pub(super) fn give_one(frame: u32, meta: &Meta) {
     meta.set_owner(Owner::Kernel);
+    alloc_info::FRAMES.remove(PAGE_SIZE);
     arch::cpu::this()
         .frames
         .with(|cache| cache.give(frame, meta));
@@ -292,7 +294,7 @@ pub(in crate::mm) unsafe fn give_block(block: PhysAddr, order: usize) {
 pub(in crate::mm) fn take_private(order: usize, owner: Owner) -> Option<PhysAddr> {
     let first = {
         let mut pool = POOL.lock();
-        if free_count() < low() + (2 << order) {
+        if free_count() < low() + (2 << order) || should_fail() {
             return None;
         }
         // A program can do without a block, the kernel cannot.
@@ -307,6 +309,7 @@ pub(in crate::mm) fn take_private(order: usize, owner: Owner) -> Option<PhysAddr
         meta.set_owner(owner);
         meta.set_spare(0);
         meta.refs.store(1, Relaxed);
+        alloc_info::FRAMES.add(PAGE_SIZE);
     }
     Some(PhysAddr((first as usize) << PAGE_SHIFT))
 }
@@ -324,6 +327,7 @@ pub(in crate::mm) unsafe fn give_private(first: PhysAddr, order: usize) {
             let meta = FRAMES.meta(frame);
             meta.refs.store(0, Relaxed);
             meta.set_owner(Owner::Kernel);
+            alloc_info::FRAMES.remove(PAGE_SIZE);
         }
         return POOL.lock().buddy.give(first, order);
     }

@@ -317,6 +317,9 @@ impl Tcp {
 }
 
 /// The listener at `to` for connections from `local`.
+///
+/// # Errors
+/// ECONNREFUSED: there is none; ENOMEM, EINTR.
 pub(super) fn listener(to: SocketAddr, local: SocketAddr) -> Result<Arc<Tcp>> {
     ports::TCP
         .find(
@@ -327,7 +330,7 @@ pub(super) fn listener(to: SocketAddr, local: SocketAddr) -> Result<Arc<Tcp>> {
                 let base = socket.base();
                 hears(base, local.ip()).then(|| base.options.prefers_this_cpu())
             },
-        )
+        )?
         .and_then(|socket| socket.downcast::<Tcp>())
         .ok_or(Errno::ECONNREFUSED)
 }

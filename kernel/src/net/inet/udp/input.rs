@@ -6,6 +6,7 @@ use super::super::packet::{Packet, Route};
 use super::super::ports::{self, Ports};
 use super::super::{hears, is_broadcast};
 use super::Udp;
+use crate::errno::Result;
 use crate::fs::io::Source;
 use crate::net::address::Name;
 use crate::net::control_message::Ancillary;
@@ -15,9 +16,16 @@ use alloc::sync::{Arc, Weak};
 use core::net::SocketAddr;
 
 /// The socket that receives datagrams from `from` to `to`.
-pub(super) fn receiver(ports: &Ports, to: SocketAddr, from: SocketAddr) -> Option<Arc<Udp>> {
-    let found = ports.find(to, from, |_| true, |socket| rank(socket, from));
-    found.and_then(|socket| socket.downcast())
+///
+/// # Errors
+/// ENOMEM, EINTR.
+pub(super) fn receiver(
+    ports: &Ports,
+    to: SocketAddr,
+    from: SocketAddr,
+) -> Result<Option<Arc<Udp>>> {
+    let found = ports.find(to, from, |_| true, |socket| rank(socket, from))?;
+    Ok(found.and_then(|socket| socket.downcast()))
 }
 
 /// The socket, if it still exists and receives datagrams from `from` to the broadcast address `to`.
@@ -37,7 +45,7 @@ pub(super) fn broadcast_receiver(
 /// Passes another machine's report about a datagram, of which it quotes the beginning, to the
 /// sender, if that exists.
 pub fn report(report: &Report, from: SocketAddr, to: SocketAddr, quoted: &[u8]) -> bool {
-    let sender = receiver(&ports::UDP, from, to);
+    let sender = receiver(&ports::UDP, from, to).ok().flatten();
     if let Some(sender) = &sender {
         sender.told(report, to, quoted);
     }
@@ -79,8 +87,10 @@ pub fn receive(packet: &Packet) {
         return;
     }
     match receiver(&ports::UDP, to, from) {
-        Some(target) => take(&target),
-        None => icmp::refuse(packet, Why::Port),
+        Ok(Some(target)) => take(&target),
+        Ok(None) => icmp::refuse(packet, Why::Port),
+        // Without memory the datagram is lost.
+        Err(_) => {}
     }
 }
 

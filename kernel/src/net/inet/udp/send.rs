@@ -153,7 +153,7 @@ impl Udp {
             self.hand_to_all(&bytes, ancillary.header, to, from)?;
             return Ok(len);
         }
-        let Some(target) = receiver(self.place.ports(), to, from) else {
+        let Some(target) = receiver(self.place.ports(), to, from)? else {
             self.refused(data, to)?;
             if let Some(packet) = packet {
                 icmp::refuse(packet, Why::Port);

@@ -15,7 +15,7 @@ pub(super) use remote::Remote;
 pub(super) use segment::mss;
 
 use super::connect::listener;
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
 use crate::net::ether;
 use crate::net::inet::connections::{End, MOST_WAITING, Tuple};
@@ -114,7 +114,7 @@ pub fn expire() {
 fn enter(tuple: Tuple, remote: &Arc<Remote>) -> Result<()> {
     let mut table = TABLE.lock();
     let room = table.slots.try_reserve(1);
-    room.map_err(|_| crate::errno::Errno::ENOMEM)?;
+    room.map_err(|_| Errno::ENOMEM)?;
     let old = table.take(&tuple);
     table.slots.insert(tuple, Slot::Open(remote.clone()));
     drop(table);
@@ -238,7 +238,9 @@ pub fn receive(packet: &ip::input::Packet) {
 fn begin(tuple: &Tuple, header: &Header, payload: &[u8]) {
     match listener(tuple.local, tuple.peer) {
         Ok(server) => door::receive(&server, tuple, header, payload, None),
-        Err(_) => refuse(tuple, header, payload.len()),
+        Err(Errno::ECONNREFUSED) => refuse(tuple, header, payload.len()),
+        // The peer sends it again.
+        Err(_) => {}
     }
 }
 

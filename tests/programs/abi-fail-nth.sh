@@ -1,0 +1,4 @@
+#: program abi
+#: slow
+ip link set lo up
+abi fail-nth
