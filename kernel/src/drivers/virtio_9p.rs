@@ -183,7 +183,7 @@ fn new_channel(device: Device) -> core::result::Result<Arc<Channel>, &'static st
     let queue = Queue {
         device,
         tags: Tags::default(),
-        pending: (0..virtio_9p::DESCRIPTORS).map(|_| None).collect(),
+        pending: (0..virtio_9p::Queue::MOST).map(|_| None).collect(),
     };
     try_arc(Channel {
         tag,
