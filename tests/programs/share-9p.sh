@@ -6,7 +6,7 @@ say() { "$@" 2>&1 | sed 's/^[a-z]*: //'; }
 echo == mount
 mount -t 9p -o trans=virtio none /mnt 2>/dev/null; echo $?
 mount -t 9p -o trans=virtio,version=9p2000.L,msize=1 share0 /mnt 2>/dev/null; echo $?
-mount -t 9p -o trans=virtio,version=9p2000.L share0 /mnt; echo $?
+mount -t 9p -o trans=virtio,version=9p2000.L,access=any share0 /mnt; echo $?
 mount -t 9p -o trans=virtio,version=9p2000.L share0 /mnt 2>/dev/null; echo $?
 grep ' /mnt ' /proc/mounts
 cd /mnt

@@ -29,14 +29,15 @@ pub struct Options {
 }
 
 impl Options {
-    /// Takes an option. Of most there is one choice, which may be asked for.
+    /// Takes an option. Of most there is one choice, which may be asked for: what users may do is
+    /// decided here by owners and permissions, and done as the one who mounted (`access=any`).
     ///
     /// # Errors
     /// EINVAL: it is another one.
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
         match (name, value) {
             ("trans", Some("virtio")) | ("version", Some("9p2000.L")) => {}
-            ("cache", Some("none")) | ("access", Some("client")) => {}
+            ("cache", Some("none")) | ("access", Some("any")) => {}
             ("msize", value) => {
                 let size = number(value)?;
                 if size < LEAST_SIZE {
@@ -84,7 +85,7 @@ pub fn mount(tag: &[u8], options: Options) -> Result<(Held, Arc<Dentry>)> {
 impl fmt::Display for Held {
     /// As /proc/PID/mounts has its options, each after a comma.
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        out.write_str(",access=client")?;
+        out.write_str(",access=any")?;
         if let Some(size) = self.size {
             write!(out, ",msize={}", size.min(MOST_SIZE))?;
         }
