@@ -2,7 +2,7 @@
 
 use super::V9fs;
 use super::session::{LEAST_SIZE, MOST_SIZE, Session};
-use crate::drivers::virtio_9p::{self, Channel};
+use crate::drivers::virtio_9p::{self, Line};
 use crate::errno::{Errno, Result};
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::Kind;
@@ -17,7 +17,7 @@ use core::fmt;
 
 /// The channel of a mounted file system, which another mount may have after it.
 pub struct Held {
-    channel: Arc<Channel>,
+    line: Line,
     /// The size of messages, if mount(2) said one.
     size: Option<u32>,
 }
@@ -56,13 +56,13 @@ impl Options {
 /// # Errors
 /// ENOENT: there is no such channel. EBUSY: it is mounted. Those of the server.
 pub fn mount(tag: &[u8], options: Options) -> Result<(Held, Arc<Dentry>)> {
-    let channel = virtio_9p::take(tag)?;
+    let line = virtio_9p::take(tag)?;
     let held = Held {
-        channel,
+        line,
         size: options.size,
     };
     let size = options.size.unwrap_or(MOST_SIZE);
-    let session = Session::begin(held.channel.clone(), size)?;
+    let session = Session::begin(held.line.clone(), size)?;
     let user = current().with_credentials(|who| who.fsuid);
     let (fid, qid) = session.attach(user)?;
     let stat = session.stat(&fid)?;
@@ -95,6 +95,6 @@ impl fmt::Display for Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.channel.give_back();
+        self.line.give_back();
     }
 }

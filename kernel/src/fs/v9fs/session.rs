@@ -1,7 +1,7 @@
 //! A session with a server: requests, and what their replies say.
 
 use super::fid::{Fid, Fids};
-use crate::drivers::virtio_9p::{Channel, Gift};
+use crate::drivers::virtio_9p::{Gift, Line};
 use crate::errno::{Errno, Result};
 use crate::fs::damage;
 use crate::mm::PAGE_SIZE;
@@ -26,7 +26,7 @@ const LAST_ERRNO: u16 = Errno::EHWPOISON.0;
 
 /// A session.
 pub struct Session {
-    pub channel: Arc<Channel>,
+    pub line: Line,
     /// The maximum number of bytes of data in a message.
     pub unit: u32,
     pub fids: Mutex<Fids>,
@@ -91,14 +91,14 @@ impl Answer {
 }
 
 impl Session {
-    /// Begins a session by a channel, with messages of at most `size` bytes.
+    /// Begins a session, with messages of at most `size` bytes.
     ///
     /// # Errors
     /// EPROTONOSUPPORT: the server does not speak this version.
-    pub fn begin(channel: Arc<Channel>, size: u32) -> Result<Arc<Self>> {
+    pub fn begin(line: Line, size: u32) -> Result<Arc<Self>> {
         let new = |unit| {
             crate::mm::heap::try_arc_cyclic(|me| Session {
-                channel: channel.clone(),
+                line: line.clone(),
                 unit,
                 fids: Mutex::new(Fids::default()),
                 me: me.clone(),
@@ -109,6 +109,7 @@ impl Session {
             let version = ninep::version(fields, own)?;
             Ok((version.name == ninep::VERSION).then_some(version.size))
         };
+        line.settle()?;
         let told = new(0)?.ask(&Request::Version { size: own }, known)?;
         match told {
             Some(size) if size >= LEAST_SIZE => new(size - HEADER),
@@ -118,7 +119,7 @@ impl Session {
     }
 
     fn call(&self, request: &Request, exchange: Exchange, gift: Gift) -> Result<Answer> {
-        let done = self.channel.call(request, exchange, gift);
+        let done = self.line.call(request, exchange, gift);
         if self.has_doomed()
             && let Some(me) = self.me.upgrade()
         {
@@ -142,7 +143,7 @@ impl Session {
         self.ask_for(request, Vec::new(), None, parse)
     }
 
-    /// The same with data that follows, and a gift ([`Channel::call`]).
+    /// The same with data that follows, and a gift ([`Line::call`]).
     fn ask_for<T>(
         &self,
         request: &Request,
