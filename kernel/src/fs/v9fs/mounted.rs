@@ -10,7 +10,7 @@ use crate::fs::mount::options::number;
 use crate::fs::new_device;
 use crate::hash;
 use crate::mm::heap::try_arc_cyclic;
-use crate::sync::{Mutex, SleepMutex};
+use crate::sync::{Mutex, SleepRwLock};
 use crate::task::current;
 use alloc::sync::Arc;
 use core::fmt;
@@ -65,7 +65,8 @@ pub fn mount(tag: &[u8], options: Options) -> Result<(Held, Arc<Dentry>)> {
     let session = Session::begin(held.line.clone(), size)?;
     let user = current().with_credentials(|who| who.fsuid);
     let (fid, qid) = session.attach(user)?;
-    let stat = session.stat(&fid)?;
+    let told = session.stat(&fid, true)?;
+    let stat = &told.stat;
     if !stat.qid.is_same(&qid) || Kind::of_mode(stat.mode) != Some(Kind::Directory) {
         return Err(Errno::EIO);
     }
@@ -73,10 +74,10 @@ pub fn mount(tag: &[u8], options: Options) -> Result<(Held, Arc<Dentry>)> {
         session,
         device: new_device(),
         nodes: Mutex::new(hash::new()),
-        moving: SleepMutex::new(()),
+        names: SleepRwLock::new(),
         me: me.clone(),
     })?;
-    let node = fs.node(fid, &stat)?;
+    let node = fs.node(fid, &told)?;
     let root = Dentry::named(node.clone(), None, b"")?;
     node.alias.claim(&root);
     Ok((held, root))

@@ -11,6 +11,7 @@ use crate::mm::virtio_blk::Part;
 use crate::sync::Mutex;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::*};
 use ninep::{Error, HEAD, Qid, Request, Stat};
 
 /// What a message takes beside its data (P9_IOHDRSZ).
@@ -30,12 +31,23 @@ pub struct Session {
     /// The maximum number of bytes of data in a message.
     pub unit: u32,
     pub fids: Mutex<Fids>,
+    /// Orders requests and changes ([`Session::now`]).
+    clock: AtomicU64,
     me: Weak<Session>,
+}
+
+/// Attributes as they were told.
+pub struct Told {
+    pub stat: Stat,
+    /// When they were asked for: they are no older.
+    pub asked: u64,
 }
 
 /// A file that the server has opened.
 pub struct Handle {
     pub fid: Arc<Fid>,
+    /// A fid of the same name, which is not open.
+    pub name: Arc<Fid>,
     /// How many bytes are read or written at once at most.
     unit: u32,
 }
@@ -101,6 +113,7 @@ impl Session {
                 line: line.clone(),
                 unit,
                 fids: Mutex::new(Fids::default()),
+                clock: AtomicU64::new(1),
                 me: me.clone(),
             })
         };
@@ -206,44 +219,49 @@ impl Session {
         Ok((fid, qid))
     }
 
-    /// The attributes of a file.
-    pub fn stat(&self, fid: &Fid) -> Result<Stat> {
-        let fid = fid.number();
-        self.ask(&Request::GetAttr { fid }, ninep::stat)
+    /// A number that is larger than all earlier ones: of two that were taken one after the other,
+    /// the first is smaller.
+    pub fn now(&self) -> u64 {
+        self.clock.fetch_add(1, AcqRel)
     }
 
-    /// Opens a file by a fid of its own, with the protocol's flags. ESTALE if it is another one
-    /// than expected.
-    pub fn open(self: &Arc<Self>, from: &Fid, flags: u32, expected: Qid) -> Result<Handle> {
-        let fid = self.clone_fid(from)?;
+    /// The attributes of a file, with its generation if that is wanted: QEMU asks for that by the
+    /// fid's name, even if the fid is open and the name is another file's.
+    pub fn stat(&self, fid: &Fid, generation: bool) -> Result<Told> {
+        let asked = self.now();
+        let fid = fid.number();
+        let stat = self.ask(&Request::GetAttr { fid, generation }, ninep::stat)?;
+        Ok(Told { stat, asked })
+    }
+
+    /// Opens what has a fid by one of its own, with the protocol's flags.
+    pub fn open(self: &Arc<Self>, name: Arc<Fid>, flags: u32) -> Result<Handle> {
+        let fid = self.clone_fid(&name)?;
         let request = Request::Open {
             fid: fid.number(),
             flags,
         };
         let opened = self.ask(&request, ninep::Opened::parse)?;
-        match opened.qid.is_same(&expected) {
-            true => Ok(self.handle(fid, opened.unit)),
-            false => Err(Errno::ESTALE),
-        }
+        Ok(self.handle(fid, name, opened.unit))
     }
 
-    fn handle(&self, fid: Arc<Fid>, unit: u32) -> Handle {
+    fn handle(&self, fid: Arc<Fid>, name: Arc<Fid>, unit: u32) -> Handle {
         let unit = match unit {
             0 => self.unit,
             told => told.min(self.unit),
         };
-        Handle { fid, unit }
+        Handle { fid, name, unit }
     }
 
-    /// Makes a regular file in a directory and opens it.
+    /// Makes a regular file in a directory and opens it. The handle has the directory's name yet.
     pub fn create(
         self: &Arc<Self>,
-        directory: &Fid,
+        directory: Arc<Fid>,
         name: &[u8],
         flags: u32,
         ids: ninep::Ids,
     ) -> Result<(Handle, Qid)> {
-        let fid = self.clone_fid(directory)?;
+        let fid = self.clone_fid(&directory)?;
         let request = Request::Create {
             fid: fid.number(),
             name,
@@ -251,7 +269,7 @@ impl Session {
             ids,
         };
         let made = self.ask(&request, ninep::Created::parse)?;
-        Ok((self.handle(fid, made.unit), made.qid))
+        Ok((self.handle(fid, directory, made.unit), made.qid))
     }
 
     /// Makes a symbolic link.
@@ -364,7 +382,7 @@ impl Session {
         if size > most {
             return Err(Errno::E2BIG);
         }
-        let handle = self.handle(fid, 0);
+        let handle = self.handle(fid.clone(), fid, 0);
         let mut value = Vec::new();
         value.try_reserve_exact(size).map_err(|_| Errno::ENOMEM)?;
         while value.len() < size {
@@ -386,7 +404,8 @@ impl Session {
         value: &[u8],
         flags: u32,
     ) -> Result<()> {
-        let handle = self.handle(self.clone_fid(file)?, 0);
+        let fid = self.clone_fid(file)?;
+        let handle = self.handle(fid.clone(), fid, 0);
         let request = Request::XattrCreate {
             fid: handle.fid.number(),
             name,
