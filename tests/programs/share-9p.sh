@@ -6,7 +6,7 @@ say() { "$@" 2>&1 | sed 's/^[a-z]*: //'; }
 echo == mount
 mount -t 9p -o trans=virtio none /mnt 2>/dev/null; echo $?
 mount -t 9p -o trans=virtio,version=9p2000.L,msize=1 share0 /mnt 2>/dev/null; echo $?
-mount -t 9p -o trans=virtio,version=9p2000.L share0 /mnt; echo $?
+mount -t 9p -o trans=virtio,version=9p2000.L,access=any share0 /mnt; echo $?
 mount -t 9p -o trans=virtio,version=9p2000.L share0 /mnt 2>/dev/null; echo $?
 grep ' /mnt ' /proc/mounts
 cd /mnt
@@ -118,4 +118,28 @@ cd /
 umount /mnt; echo $?
 mount -t 9p -o trans=virtio share0 /mnt; echo $?
 ls -A /mnt
+
+echo == killed while they wait
+dd if=/dev/zero of=/mnt/big bs=1M count=8 2>/dev/null
+i=0
+while [ $i -lt 40 ]; do
+    cat /mnt/big >/mnt/copy &
+    usleep $((i * 700))
+    kill -9 $!
+    wait $! 2>/dev/null
+    i=$((i + 1))
+done
+rm -f /mnt/copy
+cmp -n 8388608 /mnt/big /dev/zero && stat -c '%s' /mnt/big
+rm /mnt/big
+
+echo == open while it is unmounted
+echo kept >/mnt/f
+exec 3</mnt/f
+umount -l /mnt
+mount -t 9p -o trans=virtio share0 /mnt 2>/dev/null; echo $?
+cat <&3
+exec 3<&-
+mount -t 9p -o trans=virtio share0 /mnt; echo $?
+rm /mnt/f
 umount /mnt

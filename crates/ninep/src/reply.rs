@@ -1,7 +1,7 @@
 //! The fields of replies, behind their heads.
 
 use crate::reader::Reader;
-use crate::request::BASIC;
+use crate::request::{BASIC, GENERATION};
 use crate::{Error, Qid, QidType, Result, Stat, StatFs};
 
 /// The bits of a mode that are the type of the file, and some types (Linux's `S_IFMT`).
@@ -113,7 +113,7 @@ pub fn xattr_size(fields: &[u8]) -> Result<u64> {
 pub fn stat(fields: &[u8]) -> Result<Stat> {
     let mut from = Reader::new(fields);
     let valid = from.u64()?;
-    let stat = Stat {
+    let mut stat = Stat {
         qid: from.qid()?,
         mode: from.u32()?,
         uid: from.u32()?,
@@ -129,9 +129,15 @@ pub fn stat(fields: &[u8]) -> Result<Stat> {
         accessed: from.time()?,
         modified: from.time()?,
         changed: from.time()?,
+        generation: None,
     };
-    // When it was made, its generation and the version of its data.
-    from.bytes(4 * 8)?;
+    // When it was made comes before, the version of its data behind.
+    from.bytes(2 * 8)?;
+    let generation = from.u64()?;
+    from.u64()?;
+    if valid & GENERATION != 0 {
+        stat.generation = Some(generation);
+    }
     let told = match stat.mode & FORMAT {
         DIRECTORY => QidType::DIRECTORY,
         SYMLINK => QidType::SYMLINK,

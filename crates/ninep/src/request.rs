@@ -93,8 +93,8 @@ pub enum Request<'a> {
     },
     /// The target of a symbolic link.
     ReadLink { fid: u32 },
-    /// Attributes.
-    GetAttr { fid: u32 },
+    /// Attributes, with the file's generation if that is wanted.
+    GetAttr { fid: u32, generation: bool },
     /// Changes attributes.
     SetAttr { fid: u32, to: SetStat },
     /// Opens an attribute's value, or the list of their names, for reading.
@@ -151,6 +151,8 @@ pub enum Request<'a> {
 
 /// The attributes that are asked for (P9_GETATTR_BASIC).
 pub(crate) const BASIC: u64 = 0x7ff;
+/// The generation is asked for (P9_GETATTR_GEN).
+pub(crate) const GENERATION: u64 = 0x1000;
 /// Says that a directory is removed (AT_REMOVEDIR).
 const REMOVE_DIRECTORY: u32 = 0x200;
 
@@ -240,9 +242,13 @@ impl Request<'_> {
                 to.u32(minor);
                 to.u32(ids.gid);
             }
-            Request::GetAttr { fid } => {
+            Request::GetAttr { fid, generation } => {
                 to.u32(fid);
-                to.u64(BASIC);
+                to.u64(if generation {
+                    BASIC | GENERATION
+                } else {
+                    BASIC
+                });
             }
             Request::SetAttr { fid, to: set } => {
                 to.u32(fid);

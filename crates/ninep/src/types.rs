@@ -63,6 +63,8 @@ pub struct Stat {
     pub modified: Time,
     /// Last change of the inode.
     pub changed: Time,
+    /// Differs between files that had the same number one after the other, where the server knows.
+    pub generation: Option<u64>,
 }
 
 /// The statistics of a file system.

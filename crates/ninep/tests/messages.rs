@@ -49,6 +49,9 @@ fn requests_are_laid_out() {
     );
     let flush = Request::Flush { tag: 0x0102 };
     assert_eq!(encoded(flush), message(108, 5, &[2, 1]));
+    let ask = |generation| encoded(Request::GetAttr { fid: 1, generation });
+    assert_eq!(ask(false)[HEAD + 4..], 0x7ffu64.to_le_bytes());
+    assert_eq!(ask(true)[HEAD + 4..], 0x17ffu64.to_le_bytes());
     let attach = encoded(Request::Attach { new: 0, user: 9 });
     assert_eq!(attach[HEAD + 4..HEAD + 8], NO_FID.to_le_bytes());
     let set = Request::SetAttr {
@@ -206,6 +209,13 @@ fn attributes_agree_with_qids() {
     for len in 0..whole.len() {
         assert_eq!(ninep::stat(&whole[..len]), Err(Error::Garbage));
     }
+    let mut told = whole.clone();
+    told[1] |= 0x10;
+    // The generation is the last field but one.
+    let at = told.len() - 16;
+    told[at] = 9;
+    assert_eq!(ninep::stat(&told).unwrap().generation, Some(9));
+    assert_eq!(ninep::stat(&whole).unwrap().generation, None);
     let mut some = whole;
     some[0] = 1;
     assert_eq!(ninep::stat(&some), Err(Error::Garbage));

@@ -47,6 +47,8 @@ pub struct Channel {
 
 struct Queue {
     device: Box<virtio_9p::Queue>,
+    /// Which mount has it: requests of those before are refused.
+    epoch: u32,
     tags: Tags,
     /// What is in flight, by token.
     pending: Vec<Option<Pending>>,
@@ -182,8 +184,9 @@ fn new_channel(device: Device) -> core::result::Result<Arc<Channel>, &'static st
     let device = try_box(device).map_err(|_| SHORT)?;
     let queue = Queue {
         device,
+        epoch: 0,
         tags: Tags::default(),
-        pending: (0..virtio_9p::DESCRIPTORS).map(|_| None).collect(),
+        pending: (0..virtio_9p::Queue::MOST).map(|_| None).collect(),
     };
     try_arc(Channel {
         tag,
@@ -201,16 +204,25 @@ fn interrupt<const INDEX: usize>() {
     }
 }
 
+/// What a mount sends its requests by: a channel, as long as it is that mount's.
+#[derive(Clone)]
+pub struct Line {
+    channel: Arc<Channel>,
+    epoch: u32,
+}
+
 /// Takes the channel with this tag for a mount.
 ///
 /// # Errors
 /// ENOENT: there is none. EBUSY: another mount has it.
-pub fn take(tag: &[u8]) -> Result<Arc<Channel>> {
+pub fn take(tag: &[u8]) -> Result<Line> {
     let mut error = Errno::ENOENT;
     for channel in CHANNELS.iter().filter_map(Once::get) {
         if channel.tag == tag {
             if !channel.in_use.swap(true, AcqRel) {
-                return Ok(channel.clone());
+                let channel = channel.clone();
+                let epoch = channel.queue.lock().epoch;
+                return Ok(Line { channel, epoch });
             }
             error = Errno::EBUSY;
         }
@@ -218,10 +230,24 @@ pub fn take(tag: &[u8]) -> Result<Arc<Channel>> {
     Err(error)
 }
 
-impl Channel {
-    /// Gives it back for another mount.
+impl Line {
+    /// Gives the channel back for another mount. What this one still sends is refused: it would
+    /// mean files of that one.
     pub fn give_back(&self) {
-        self.in_use.store(false, Release);
+        self.channel.queue.lock().epoch += 1;
+        self.channel.in_use.store(false, Release);
+        self.channel.room.wake_all();
+    }
+
+    /// Waits until the requests of earlier mounts have ended, which might be executed late.
+    ///
+    /// # Errors
+    /// EINTR: a signal kills the process.
+    pub fn settle(&self) -> Result<()> {
+        let channel = &self.channel;
+        let is_idle = || channel.queue.lock().pending.iter().all(Option::is_none);
+        let waited = channel.room.wait_killable(is_idle);
+        waited.map_err(|_| Errno::EINTR)
     }
 
     /// Sends a request, and waits until the exchange has ended; returns it with the number of
@@ -229,7 +255,8 @@ impl Channel {
     /// after the answer.
     ///
     /// # Errors
-    /// EIO: the device is broken, or the request is too long. EINTR: a signal kills the process.
+    /// EIO: the device is broken, the request is too long, or the mount has ended. EINTR: a signal
+    /// kills the process.
     pub fn call(
         &self,
         request: &Request,
@@ -241,28 +268,30 @@ impl Channel {
             changed: WaitQueue::new(),
         })?;
         let tag = self.send(request, exchange, &call)?;
+        let shown = shown(request, tag);
         let killed = call.changed.wait_killable(|| !call.is_sent()).is_err();
         let mut state = call.state.lock();
         if killed && matches!(*state, State::Sent) {
             *state = State::Left(gift);
             drop(state);
-            self.flush(tag, &call);
+            self.channel.flush(shown, tag, &call);
             return Err(Errno::EINTR);
         }
         match mem::replace(&mut *state, State::Failed) {
-            State::Answered(done) => Ok((done.exchange, done.written, shown(request, tag))),
+            State::Answered(done) => Ok((done.exchange, done.written, shown)),
             _ => Err(Errno::EIO),
         }
     }
 
     fn send(&self, request: &Request, exchange: Exchange, call: &Arc<Call>) -> Result<u16> {
         let (mut exchange, mut sent) = (Some(exchange), Err(Errno::EIO));
-        let waited = self.room.wait_killable(|| {
+        let channel = &self.channel;
+        let waited = channel.room.wait_killable(|| {
             let Some(handed) = exchange.take() else {
                 return true;
             };
-            let mut queue = self.queue.lock();
-            match queue.submit(request, handed, Whose::Caller(call.clone())) {
+            let mut queue = channel.queue.lock();
+            match queue.submit_for(self.epoch, request, handed, Whose::Caller(call.clone())) {
                 Ok(tag) => sent = Ok(tag),
                 Err(Refused {
                     back, never: false, ..
@@ -283,15 +312,17 @@ impl Channel {
         };
         // What is refused is dropped without the lock.
         let sent = {
-            let mut queue = self.queue.lock();
-            queue.submit(request, exchange, Whose::Nobody(then, number))
+            let mut queue = self.channel.queue.lock();
+            queue.submit_for(self.epoch, request, exchange, Whose::Nobody(then, number))
         };
         sent.is_ok()
     }
+}
 
-    /// Tells the server that nobody waits for a call any more. Without room for that its answer is
-    /// late.
-    fn flush(&self, tag: u16, call: &Arc<Call>) {
+impl Channel {
+    /// Tells the server that nobody waits any more for a call with this tag, which its message
+    /// shows as `shown`. Without room for that its answer is late.
+    fn flush(&self, shown: u16, tag: u16, call: &Arc<Call>) {
         let Ok(exchange) = Exchange::new(virtio_9p::REPLY) else {
             return;
         };
@@ -304,7 +335,7 @@ impl Channel {
             if !queue.pending.iter().flatten().any(is_own) {
                 return;
             }
-            let sent = queue.submit(&Request::Flush { tag }, exchange, Whose::Flush(tag));
+            let sent = queue.submit(&Request::Flush { tag: shown }, exchange, Whose::Flush(tag));
             if sent.is_ok() {
                 queue.tags.flushed |= 1 << tag;
             }
@@ -376,6 +407,21 @@ fn shown(request: &Request, tag: u16) -> u16 {
 }
 
 impl Queue {
+    /// Sends a request of a mount; returns its tag.
+    fn submit_for(
+        &mut self,
+        epoch: u32,
+        request: &Request,
+        back: Exchange,
+        whose: Whose,
+    ) -> core::result::Result<u16, Refused> {
+        let never = true;
+        match epoch == self.epoch {
+            true => self.submit(request, back, whose),
+            false => Err(Refused { back, whose, never }),
+        }
+    }
+
     /// Sends a request; returns its tag.
     fn submit(
         &mut self,
@@ -406,5 +452,26 @@ impl Queue {
                 refuse(back, whose, false)
             }
         }
+    }
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn tags_wait_for_the_answers_of_their_requests_and_flushes() {
+        let mut tags = Tags::default();
+        let (first, second) = (tags.take().unwrap(), tags.take().unwrap());
+        assert_ne!(first, second);
+        // The request ends first, or its flush.
+        tags.flushed |= 1 << first | 1 << second;
+        tags.end(first);
+        tags.end_flush(second);
+        let third = tags.take().unwrap();
+        assert!(![first, second].contains(&third), "both are in use");
+        tags.end_flush(first);
+        assert_eq!(tags.take(), Some(first));
+        tags.end(second);
+        assert_eq!(tags.take(), Some(second));
+        let rest = core::iter::from_fn(|| tags.take()).count();
+        assert_eq!(rest, TAGS - 3);
     }
 }

@@ -54,6 +54,7 @@ pub(crate) mod selftests;
 pub mod signal;
 mod signal_groups;
 pub mod sleep_mutex;
+pub mod sleep_rwlock;
 pub mod speculation;
 pub mod thread;
 pub mod tick;

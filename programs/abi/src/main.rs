@@ -117,6 +117,7 @@ mod sched;
 mod sealed;
 mod seccomp;
 mod sent_headers;
+mod share;
 mod sigchld;
 mod signals;
 #[cfg(target_arch = "aarch64")]
@@ -172,6 +173,7 @@ fn main() {
         Some("families") => families::run(),
         Some("fatal") => fatal::run(),
         Some("fault") => fault::run(),
+        Some("share") => share::run(),
         Some("signals") => signals::run(),
         #[cfg(target_arch = "riscv64")]
         Some("probe") => probe::run(),

@@ -45,6 +45,7 @@ pub mod virtio;
 pub mod virtio_9p;
 pub mod virtio_blk;
 pub mod virtio_net;
+mod virtio_queue;
 pub mod vma;
 pub mod vmalloc;
 pub mod vmas;

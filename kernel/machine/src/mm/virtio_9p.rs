@@ -3,33 +3,25 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::hint::spin_loop;
 use core::ops::Range;
-use core::sync::atomic::{Ordering, fence};
 
-use virtio_drivers::queue::VirtQueue;
-use virtio_drivers::transport::{DeviceStatus, Transport};
+use virtio_drivers::transport::Transport;
 use virtio_drivers::{Error, Result};
 use zerocopy::FromZeros;
 
-use super::dma::KernelHal;
 use super::ordered::Ordered;
 use super::virtio::{self, Device};
 use super::virtio_blk::Part;
+use super::virtio_queue::{DESCRIPTORS, EVENT_IDX, RequestQueue};
 
-/// The only queue.
-const QUEUE: u16 = 0;
-/// The number of descriptors in the queue: limited by the stack, on which a queue is first built.
-pub const DESCRIPTORS: usize = 64;
 /// The maximum number of parts of data in an exchange.
 pub const MOST_PARTS: usize = 16;
 /// The room for the head of a request, and for that of a reply.
 pub const REQUEST: usize = 640;
 pub const REPLY: usize = 256;
 
-/// Features: the device tells its tag (VIRTIO_9P_MOUNT_TAG); VIRTIO_F_EVENT_IDX.
+/// The feature that the device tells its tag (VIRTIO_9P_MOUNT_TAG).
 const MOUNT_TAG: u64 = 1;
-const EVENT_IDX: u64 = 1 << 29;
 /// The length of the tag in the configuration space, which it follows.
 const TAG_LEN: usize = 0;
 const TAG: usize = 2;
@@ -97,16 +89,12 @@ pub struct Done {
 }
 
 /// A started device.
-pub struct Queue {
-    transport: Ordered,
-    queue: Box<VirtQueue<KernelHal, DESCRIPTORS>>,
-    /// Indexed by token.
-    in_flight: Vec<Option<Exchange>>,
-    /// The device has returned what nobody sent; it is not used any more.
-    broken: bool,
-}
+pub struct Queue(RequestQueue<Exchange>);
 
 impl Queue {
+    /// The maximum number of exchanges in flight, which is more than any token.
+    pub const MOST: usize = DESCRIPTORS;
+
     /// Starts a device; returns its tag, too.
     ///
     /// # Errors
@@ -118,19 +106,13 @@ impl Queue {
             return Err(Error::Unsupported);
         }
         let tag = read_tag(&transport)?;
-        let mut started = Queue {
-            queue: new_queue(&mut transport, offered & EVENT_IDX != 0)?,
-            transport,
-            in_flight: (0..DESCRIPTORS).map(|_| None).collect(),
-            broken: false,
-        };
-        started.transport.finish_init();
-        Ok((started, tag))
+        let queue = RequestQueue::start("virtio-9p", transport, offered)?;
+        Ok((Queue(queue), tag))
     }
 
     /// Whether the device is not used any more.
     pub fn is_broken(&self) -> bool {
-        self.broken
+        self.0.is_broken()
     }
 
     /// Hands an exchange to the device. Returns its token, or the exchange if there is no room.
@@ -140,49 +122,34 @@ impl Queue {
     pub fn submit(&mut self, mut exchange: Exchange) -> core::result::Result<u16, Exchange> {
         let parts = exchange.send.len() + exchange.receive.len();
         assert!(parts <= MOST_PARTS, "too many parts");
-        if self.broken || self.queue.available_desc() < parts + 2 {
+        if !self.0.has_room(parts + 2) {
             return Err(exchange);
         }
         let mut buffers = Buffers::new(&mut exchange);
         let (reads, writes) = buffers.counts();
-        // SAFETY: heads and frames belong to `in_flight`, where nothing refers to them, until
-        // `pop_used` has returned this token. Programs that map a frame may see it change.
+        // SAFETY: heads and frames belong to the exchange, which the queue keeps, and nothing
+        // refers to them until it has been taken and finished. Programs that map a frame may see
+        // it change.
         let added = unsafe {
-            self.queue
-                .add(&buffers.inputs[..reads], &mut buffers.outputs[..writes])
+            self.0
+                .submit(&buffers.inputs[..reads], &mut buffers.outputs[..writes])
         };
-        let Ok(token) = added else {
+        let Some(token) = added else {
             return Err(exchange);
         };
-        self.in_flight[usize::from(token)] = Some(exchange);
-        if self.queue.should_notify() {
-            self.transport.notify(QUEUE);
-        }
+        self.0.keep(token, exchange);
         Ok(token)
     }
 
     /// Takes an exchange that the device has returned.
     pub fn complete(&mut self) -> Option<Done> {
-        if self.broken {
-            return None;
-        }
-        let token = self.queue.peek_used().or_else(|| {
-            // Since the last check, the device may have read that it need not interrupt yet.
-            fence(Ordering::SeqCst);
-            self.queue.peek_used()
-        })?;
-        let place = self.in_flight.get_mut(usize::from(token));
-        let Some(mut exchange) = place.and_then(Option::take) else {
-            self.broken = true;
-            crate::log!("virtio-9p: the device answered what nobody asked");
-            return None;
-        };
+        let (token, mut exchange) = self.0.take()?;
         let room = exchange.room + exchange.receive.iter().map(|part| part.len).sum::<usize>();
         let mut buffers = Buffers::new(&mut exchange);
         let (reads, writes) = buffers.counts();
         // SAFETY: the same buffers that were added under this token.
         let popped = unsafe {
-            self.queue.pop_used(
+            self.0.finish(
                 token,
                 &buffers.inputs[..reads],
                 &mut buffers.outputs[..writes],
@@ -202,18 +169,7 @@ impl Queue {
 
     /// Acknowledges the device's interrupt.
     pub fn acknowledge(&mut self) {
-        self.transport.ack_interrupt();
-    }
-}
-
-impl Drop for Queue {
-    /// Resets the device and waits until it is done: then it no longer uses its queue and the
-    /// memory of its exchanges, which is freed next (virtio 1.2, 2.4.2).
-    fn drop(&mut self) {
-        self.transport.set_status(DeviceStatus::empty());
-        while !self.transport.get_status().is_empty() {
-            spin_loop();
-        }
+        self.0.acknowledge();
     }
 }
 
@@ -221,17 +177,6 @@ fn read_tag(transport: &Ordered) -> Result<Vec<u8>> {
     let len: u16 = transport.read_config_space(TAG_LEN)?;
     let place: Range<usize> = TAG..TAG + usize::from(len).min(MOST_TAG);
     place.map(|at| transport.read_config_space(at)).collect()
-}
-
-/// Creates the queue. Boxed and not inlined, since it takes more than the boot stack has for each
-/// function that returns it.
-#[inline(never)]
-fn new_queue(
-    transport: &mut Ordered,
-    event_idx: bool,
-) -> Result<Box<VirtQueue<KernelHal, DESCRIPTORS>>> {
-    let queue = VirtQueue::new(transport, QUEUE, false, event_idx)?;
-    Ok(Box::new(queue))
 }
 
 /// The buffers of an exchange, for the queue: those that the device reads, and those that it

@@ -3,24 +3,17 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::hint::spin_loop;
-use core::sync::atomic::{Ordering, fence};
 
-use virtio_drivers::queue::VirtQueue;
-use virtio_drivers::transport::{DeviceStatus, Transport};
+use virtio_drivers::transport::Transport;
 use virtio_drivers::{Error, Result};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use super::PAGE_SIZE;
-use super::dma::KernelHal;
 use super::frame::FrameRef;
 use super::ordered::Ordered;
 use super::virtio::{self, Device};
+use super::virtio_queue::{DESCRIPTORS, EVENT_IDX, RequestQueue};
 
-/// The request queue; devices may have more.
-const QUEUE: u16 = 0;
-/// The number of descriptors in the queue: limited by the stack, on which a queue is first built.
-const DESCRIPTORS: usize = 64;
 /// The number of descriptors of a request without data: its header, its extent, and its status.
 const FRAMING: usize = 3;
 /// The maximum number of requests in flight.
@@ -35,8 +28,7 @@ pub const ID: usize = 20;
 
 /// Features (VIRTIO_BLK_F_): the device reports how many parts a request may have; it is read-only;
 /// it reports its block size; it has a cache that must be flushed; it reports its physical block
-/// size; it can discard and zero sectors. And VIRTIO_F_EVENT_IDX: both sides choose from which
-/// request on they are notified of requests and answers.
+/// size; it can discard and zero sectors.
 const SEG_MAX: u64 = 1 << 2;
 const READ_ONLY: u64 = 1 << 5;
 const BLK_SIZE: u64 = 1 << 6;
@@ -44,7 +36,6 @@ const FLUSH: u64 = 1 << 9;
 const TOPOLOGY: u64 = 1 << 10;
 const DISCARD: u64 = 1 << 13;
 const WRITE_ZEROES: u64 = 1 << 14;
-const EVENT_IDX: u64 = 1 << 29;
 
 /// Offsets in the configuration space.
 const CAPACITY: usize = 0;
@@ -183,17 +174,12 @@ struct InFlight {
     place: u8,
 }
 
-/// A started device.
+/// A started device. The queue is dropped first, which stops the device.
 pub struct Disk {
-    transport: Ordered,
-    queue: Box<VirtQueue<KernelHal, DESCRIPTORS>>,
+    queue: RequestQueue<InFlight>,
     framings: Box<[Framing; REQUESTS]>,
     /// The indices of framings that no request uses.
     free: Vec<u8>,
-    /// Indexed by token.
-    in_flight: Vec<Option<InFlight>>,
-    /// The device has returned an unknown token; it is not used any more.
-    broken: bool,
 }
 
 impl Disk {
@@ -206,15 +192,11 @@ impl Disk {
         let wanted = SEG_MAX | READ_ONLY | BLK_SIZE | FLUSH | TOPOLOGY | DISCARD | WRITE_ZEROES;
         let offered = virtio::negotiate(&mut transport, wanted | EVENT_IDX);
         let properties = properties(&transport, offered)?;
-        let mut disk = Disk {
-            queue: new_queue(&mut transport, offered & EVENT_IDX != 0)?,
-            transport,
+        let disk = Disk {
             framings: <[Framing; REQUESTS]>::new_box_zeroed().map_err(|_| Error::DmaError)?,
             free: (0..REQUESTS as u8).collect(),
-            in_flight: (0..DESCRIPTORS).map(|_| None).collect(),
-            broken: false,
+            queue: RequestQueue::start("virtio-blk", transport, offered)?,
         };
-        disk.transport.finish_init();
         Ok((disk, properties))
     }
 
@@ -224,7 +206,7 @@ impl Disk {
     /// If there are more parts than a request may have, or a part exceeds its frame.
     pub fn submit(&mut self, request: Request) -> core::result::Result<u16, Request> {
         assert!(request.parts.len() <= MOST_PARTS, "too many parts");
-        if self.queue.available_desc() < request.parts.len() + FRAMING {
+        if !self.queue.has_room(request.parts.len() + FRAMING) {
             return Err(request);
         }
         let Some(place) = self.free.pop() else {
@@ -246,44 +228,30 @@ impl Disk {
         framing.status = u8::MAX;
         let mut buffers = Buffers::new(operation, framing, &request.parts);
         let (reads, writes) = (buffers.reads, buffers.writes);
-        // SAFETY: framing and frames belong to `in_flight`, where nothing refers to them, until
-        // `pop_used` has returned this token. Programs that map a frame may see it change, as they
-        // may write it meanwhile.
+        // SAFETY: the framing is this request's, and the frames belong to what the queue keeps;
+        // nothing refers to them until it has been taken and finished. Programs that map a frame
+        // may see it change, as they may write it meanwhile.
         let added = unsafe {
             self.queue
-                .add(&buffers.inputs[..reads], &mut buffers.outputs[..writes])
+                .submit(&buffers.inputs[..reads], &mut buffers.outputs[..writes])
         };
-        let Ok(token) = added else {
+        let Some(token) = added else {
             self.free.push(place);
             return Err(request);
         };
-        self.in_flight[usize::from(token)] = Some(InFlight {
+        let parts = request.parts;
+        let kept = InFlight {
             operation,
-            parts: request.parts,
+            parts,
             place,
-        });
-        if self.queue.should_notify() {
-            self.transport.notify(QUEUE);
-        }
+        };
+        self.queue.keep(token, kept);
         Ok(token)
     }
 
     /// Takes a request that the device has completed.
     pub fn complete(&mut self) -> Option<Done> {
-        if self.broken {
-            return None;
-        }
-        let token = self.queue.peek_used().or_else(|| {
-            // Since the last check, the device may have read that it need not interrupt yet.
-            fence(Ordering::SeqCst);
-            self.queue.peek_used()
-        })?;
-        let place = self.in_flight.get_mut(usize::from(token));
-        let Some(request) = place.and_then(Option::take) else {
-            self.broken = true;
-            crate::log!("virtio-blk: the device answered what nobody asked");
-            return None;
-        };
+        let (token, request) = self.queue.take()?;
         let framing = &mut self.framings[usize::from(request.place)];
         let (operation, parts) = (request.operation, request.parts);
         let mut buffers = Buffers::new(operation, framing, &parts);
@@ -291,7 +259,7 @@ impl Disk {
         // SAFETY: the same buffers that were added under this token.
         let popped = unsafe {
             self.queue
-                .pop_used(token, inputs, &mut outputs[..buffers.writes])
+                .finish(token, inputs, &mut outputs[..buffers.writes])
         };
         self.free.push(request.place);
         if operation == Operation::Read {
@@ -306,31 +274,8 @@ impl Disk {
 
     /// Acknowledges the device's interrupt.
     pub fn acknowledge(&mut self) {
-        self.transport.ack_interrupt();
+        self.queue.acknowledge();
     }
-}
-
-impl Drop for Disk {
-    /// Resets the device and waits until it is done: then it no longer uses its queue and the
-    /// frames of its requests, which are freed next (virtio 1.2, 2.4.2).
-    fn drop(&mut self) {
-        self.transport.set_status(DeviceStatus::empty());
-        while !self.transport.get_status().is_empty() {
-            spin_loop();
-        }
-    }
-}
-
-/// Creates the queue. Boxed and not inlined, since it takes more than the boot stack has for each
-/// function that returns it.
-#[inline(never)]
-fn new_queue(
-    transport: &mut Ordered,
-    event_idx: bool,
-) -> Result<Box<VirtQueue<KernelHal, DESCRIPTORS>>> {
-    Ok(Box::new(VirtQueue::new(
-        transport, QUEUE, false, event_idx,
-    )?))
 }
 
 fn properties(transport: &Ordered, features: u64) -> Result<Properties> {

@@ -5,6 +5,7 @@
 use super::super::alias::second_name;
 use super::super::dentry::Dentry;
 use super::super::inode::{Inode, Kind, New, Replace, WHITEOUT};
+use super::super::names::{check_loop, check_same, check_victim, in_use};
 use super::super::recent::Recent;
 use super::node::Node;
 use super::{Locked, errno};
@@ -18,8 +19,7 @@ use ext4::{Error, Rename};
 impl Node {
     /// The dentry of a name that is in use.
     fn known(&self, name: &[u8]) -> Result<Option<Arc<Dentry>>> {
-        let known = self.names()?.lock().known(name);
-        Ok(known.filter(|dentry| !dentry.is_removed()))
+        Ok(in_use(self.names()?, name))
     }
 
     /// Reserves room for another name, until the lock of the file system is released.
@@ -154,24 +154,12 @@ impl Node {
         self.settle()
     }
 
-    /// Checks that a name of this directory still belongs to `dentry`.
-    fn check_same(&self, name: &[u8], dentry: &Arc<Dentry>) -> Result<()> {
-        let known = self.known(name)?;
-        match known.is_some_and(|known| Arc::ptr_eq(&known, dentry)) {
-            true => Ok(()),
-            false => Err(Errno::ESTALE),
-        }
-    }
-
     /// Removes a name.
     pub fn remove_name(&self, victim: &Arc<Dentry>) -> Result<()> {
         let node = self.sibling(victim.inode())?;
         let name = victim.name();
         let mut fs = self.fs().lock()?;
-        self.check_same(&name, victim)?;
-        if victim.is_covered() {
-            return Err(Errno::EBUSY);
-        }
+        check_victim(self.names()?, &name, victim)?;
         let inode = match node.file_kind() {
             Kind::Directory => fs.rmdir(self.number(), &name),
             _ => fs.unlink(self.number(), &name),
@@ -217,22 +205,13 @@ impl Node {
         let whiteout = (replace == Replace::Whiteout).then(|| self.describe(&WHITEOUT));
         let mut fs = self.fs().lock()?;
         let old = source.name();
-        self.check_same(&old, source)?;
+        check_same(self.names()?, &old, source)?;
         // The dentries form no loop, whatever is on the disk.
-        let apart = !core::ptr::eq(self, &*target);
-        if apart && there.is_within(source) {
-            return Err(Errno::EINVAL);
-        }
-        if apart && occupant.is_some_and(|occupant| here.is_within(occupant)) {
-            return Err(match how {
-                Rename::Exchange => Errno::EINVAL,
-                _ => Errno::ENOTEMPTY,
-            });
-        }
+        check_loop((here, source), there, occupant, replace)?;
         if let Some(occupant) = occupant {
-            target.check_same(name, occupant)?;
-            if occupant.is_covered() && how != Rename::Exchange {
-                return Err(Errno::EBUSY);
+            match how {
+                Rename::Exchange => check_same(target.names()?, name, occupant)?,
+                _ => check_victim(target.names()?, name, occupant)?,
             }
             if Arc::ptr_eq(occupant.inode(), source.inode()) {
                 return Ok(());

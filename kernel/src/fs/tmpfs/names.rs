@@ -8,6 +8,7 @@
 
 use super::super::dentry::Dentry;
 use super::super::inode::{Kind, Replace, WHITEOUT};
+use super::super::names::check_loop;
 use super::directory::Directory;
 use super::node::Node;
 use crate::errno::{Errno, Result};
@@ -133,15 +134,7 @@ impl Node {
             _ => None,
         };
         let _topology = apart.then(|| self.fs().rename.lock());
-        if apart && there.is_within(source) {
-            return Err(Errno::EINVAL);
-        }
-        if apart && occupant.is_some_and(|occupant| here.is_within(occupant)) {
-            return Err(match replace {
-                Replace::Exchange => Errno::EINVAL,
-                _ => Errno::ENOTEMPTY,
-            });
-        }
+        check_loop((here, source), there, occupant, replace)?;
         let (old_name, new_name) = (source.name(), try_bytes(name)?);
         let above = apart && here.is_within(there);
         let mut both = Locked::new(self.directory()?, target.directory()?, above);

@@ -22,8 +22,7 @@ pub struct OpenDirectory {
 impl OpenDirectory {
     /// Opens it.
     pub fn open(node: Arc<Node>) -> Result<Arc<dyn FileOps>> {
-        let handle = node.session().open(&node.fid(), FLAGS, node.qid)?;
-        let handle = try_arc(handle)?;
+        let handle = try_arc(node.open_as(FLAGS)?)?;
         node.note_opened(&handle, false);
         Ok(try_arc(OpenDirectory { handle, node })?)
     }
@@ -46,6 +45,7 @@ impl FileOps for OpenDirectory {
             if data.is_empty() {
                 return Ok(());
             }
+            let before = position;
             for entry in Entries::new(&data) {
                 let entry = entry.map_err(|_| Errno::EIO)?;
                 let record = Record {
@@ -58,6 +58,10 @@ impl FileOps for OpenDirectory {
                     return Ok(());
                 }
                 position = entry.next;
+            }
+            // It would never end.
+            if position == before {
+                return Err(Errno::EIO);
             }
         }
     }

@@ -104,10 +104,7 @@ impl Session {
             let Some(fid) = ({ self.fids.lock().doomed.pop() }) else {
                 return;
             };
-            if !self
-                .channel
-                .post(&Request::Clunk { fid }, self.clone(), fid)
-            {
+            if !self.line.post(&Request::Clunk { fid }, self.clone(), fid) {
                 return self.fids.lock().doomed.push(fid);
             }
         }

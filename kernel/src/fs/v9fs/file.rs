@@ -36,12 +36,12 @@ impl Open {
     /// another.
     pub fn open(node: Arc<Node>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         let made = flags.created().then(|| node.made.lock().take()).flatten();
+        let wanted = server_flags(flags);
         let handle = match made {
-            Some(handle) => handle,
-            None => {
-                let wanted = server_flags(flags);
-                node.session().open(&node.fid(), wanted, node.qid)?
-            }
+            // It was made without O_APPEND, which another open tells the server.
+            Some(made) if wanted & APPENDS != 0 => node.open_as(wanted).unwrap_or(made),
+            Some(made) => made,
+            None => node.open_as(wanted)?,
         };
         let handle = try_arc(handle)?;
         node.note_opened(&handle, flags.writable());
@@ -81,10 +81,8 @@ impl Open {
                 break;
             }
         }
-        let end = position + total as u64;
-        self.node.grew(end);
-        if let Content::File(mapped) = &self.node.content {
-            mapped.written(position..end);
+        if total > 0 {
+            self.node.wrote(position..position + total as u64);
         }
         Ok(total)
     }

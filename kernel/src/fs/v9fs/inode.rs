@@ -84,7 +84,10 @@ impl Inode for Node {
 
     fn link(&self) -> Result<Link> {
         match self.kind {
-            Kind::Symlink => self.session().read_link(&self.fid()).map(Link::Path),
+            Kind::Symlink => {
+                let target = self.by_name(|fid| self.session().read_link(fid));
+                target.map(Link::Path)
+            }
             _ => Err(Errno::EINVAL),
         }
     }
@@ -130,7 +133,7 @@ impl Inode for Node {
     fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
         check_family(name)?;
         let most = XATTR_SIZE_MAX as usize;
-        self.session().xattr(&self.fid(), name, most)
+        self.by_name(|fid| self.session().xattr(fid, name, most))
     }
 
     fn set_xattr(&self, name: &[u8], change: XattrChange) -> Result<()> {
@@ -141,15 +144,14 @@ impl Inode for Node {
             XattrChange::Replace(value) => (value, XATTR_REPLACE),
             XattrChange::Remove => (&[], XATTR_REPLACE),
         };
-        let fid = self.fid();
-        self.session().set_xattr(&fid, name, value, flags)?;
+        self.by_name(|fid| self.session().set_xattr(fid, name, value, flags))?;
         _ = self.refresh();
         Ok(())
     }
 
     fn xattrs(&self) -> Result<Vec<u8>> {
         let most = XATTR_LIST_MAX as usize;
-        let names = self.session().xattr(&self.fid(), b"", most)?;
+        let names = self.by_name(|fid| self.session().xattr(fid, b"", most))?;
         match names.last() {
             None | Some(0) => Ok(names),
             Some(_) => Err(Errno::EIO),

@@ -81,10 +81,10 @@ impl Mapped {
         }
     }
 
-    /// These bytes were written: they are read again.
+    /// These bytes were written: they are read again. The size follows.
     pub fn written(&self, range: Range<u64>) {
         if let Some(pages) = self.present() {
-            let size = pages.size().max(range.end);
+            let size = pages.size();
             pages.changed_elsewhere(range, size);
         }
     }

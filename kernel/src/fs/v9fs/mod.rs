@@ -6,7 +6,10 @@
 //! be written. Attributes are those that were told last; [`Inode::fresh_attr`] asks for them.
 //!
 //! The server is not trusted, nor does a file keep its name there: what it tells of a fid is
-//! compared with the file that the fid was given to (ESTALE).
+//! compared with the file that the fid was given to (ESTALE). QEMU's server has a name for each
+//! fid, and does most by that name, whoever has it by now, even where the file is open. So that no
+//! user of the guest gets at another one's files, this machine moves and removes no name while it
+//! compares and uses it ([`V9fs::names`]). What the host does in between cannot be excluded.
 //!
 //! [`Inode::fresh_attr`]: super::inode::Inode::fresh_attr
 
@@ -25,13 +28,13 @@ pub use mounted::{Held, Options, mount};
 use crate::errno::{Errno, Result};
 use crate::fs::inode::FsStat;
 use crate::hash::HashMap;
-use crate::sync::{Mutex, SleepMutex};
+use crate::sync::{Mutex, SleepRwLock};
 use alloc::sync::{Arc, Weak};
 use fid::Fid;
 use linux_raw_sys::general::S_IFMT;
 use ninep::{Request, Stat};
 use node::Node;
-use session::Session;
+use session::{Session, Told};
 
 /// A file's number on the server, and the type in its mode: a number with another type is another
 /// file.
@@ -43,8 +46,9 @@ pub struct V9fs {
     device: u64,
     /// The files that somebody has.
     nodes: Mutex<HashMap<Key, Weak<Node>>>,
-    /// Held while names move, so that they form no loop.
-    moving: SleepMutex<()>,
+    /// Held for reading while a name is found and used, or added; alone while names are removed or
+    /// moved, also so that they form no loop.
+    names: SleepRwLock,
     /// A weak reference to itself.
     me: Weak<V9fs>,
 }
@@ -55,21 +59,27 @@ fn key_of(stat: &Stat) -> Key {
 }
 
 impl V9fs {
-    /// The node of a file, which then has this fid and these attributes.
-    fn node(&self, fid: Arc<Fid>, stat: &Stat) -> Result<Arc<Node>> {
-        let key = key_of(stat);
+    /// The node of a file, which then has this fid and these attributes. One whose file is gone is
+    /// not found again, though a new file may have its number.
+    fn node(&self, fid: Arc<Fid>, told: &Told) -> Result<Arc<Node>> {
+        let key = key_of(&told.stat);
         let known = { self.nodes.lock().get(&key).and_then(Weak::upgrade) };
-        if let Some(node) = known {
-            node.found(fid, stat);
+        if let Some(node) = known
+            && node.is_still(&told.stat)
+        {
+            node.found(fid, told);
             return Ok(node);
         }
         let me = self.me.upgrade().ok_or(Errno::EIO)?;
-        let node = Node::new(me, fid, stat)?;
+        let node = Node::new(me, fid, told)?;
         let mut nodes = self.nodes.lock();
-        let faster = nodes.get(&key).and_then(Weak::upgrade);
-        let noted = match faster {
-            Some(_) => Ok(()),
-            None => {
+        let other = nodes.get(&key).and_then(Weak::upgrade);
+        let is_same = other
+            .as_ref()
+            .is_some_and(|other| other.is_still(&told.stat));
+        let noted = match is_same {
+            true => Ok(()),
+            false => {
                 let room = nodes.try_reserve(1).map_err(|_| Errno::ENOMEM);
                 room.map(|()| _ = nodes.insert(key, Arc::downgrade(&node)))
             }
@@ -77,7 +87,7 @@ impl V9fs {
         // Where a node ends, it takes the lock.
         drop(nodes);
         noted?;
-        Ok(faster.unwrap_or(node))
+        Ok(other.filter(|_| is_same).unwrap_or(node))
     }
 
     /// Its result of statfs(2).

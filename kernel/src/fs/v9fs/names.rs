@@ -4,14 +4,16 @@
 use super::super::dentry::Dentry;
 use super::super::device;
 use super::super::inode::{Inode, Kind, New, Replace};
+use super::super::names::{check_loop, check_same, check_victim, in_use};
 use super::super::tmpfs;
 use super::fid::Fid;
 use super::node::Node;
+use super::session::{Handle, Told};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::{try_bytes, try_vec};
 use alloc::sync::Arc;
 use linux_raw_sys::general::S_IFMT;
-use ninep::{Ids, Request, Stat};
+use ninep::{Ids, Qid, Request};
 
 /// The flags by which a new file is opened (P9_DOTL_RDWR, P9_DOTL_CREATE, P9_DOTL_EXCL).
 const MAKES: u32 = 0o2 | 0o100 | 0o200;
@@ -21,8 +23,7 @@ const ATTEMPTS: usize = 3;
 impl Node {
     /// The dentry of a name that somebody has.
     fn known(&self, name: &[u8]) -> Result<Option<Arc<Dentry>>> {
-        let known = self.names()?.lock().known(name);
-        Ok(known.filter(|dentry| !dentry.is_removed()))
+        Ok(in_use(self.names()?, name))
     }
 
     /// Forgets a name, if `dentry` has it.
@@ -42,12 +43,12 @@ impl Node {
     }
 
     /// The file with a name, and its attributes.
-    fn ask_for(&self, name: &[u8]) -> Result<(Arc<Fid>, Stat)> {
+    fn ask_for(&self, name: &[u8]) -> Result<(Arc<Fid>, Told)> {
         for _ in 0..ATTEMPTS {
             let (fid, qid) = self.session().walk(&self.fid(), name)?;
-            let stat = self.session().stat(&fid)?;
-            if stat.qid.is_same(&qid) {
-                return Ok((fid, stat));
+            let told = self.session().stat(&fid, true)?;
+            if told.stat.qid.is_same(&qid) {
+                return Ok((fid, told));
             }
         }
         Err(Errno::ESTALE)
@@ -55,35 +56,63 @@ impl Node {
 
     /// Finds a name. What is mounted on stays.
     pub fn find(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
+        {
+            let _names = self.fs.names.read_killable()?;
+            if let Some(found) = self.find_beside(here, name, false)? {
+                return Ok(found);
+            }
+        }
+        let _alone = self.fs.names.write_killable()?;
+        self.find_beside(here, name, true)?.ok_or(Errno::ESTALE)
+    }
+
+    /// The same with [`V9fs::names`](super::V9fs::names). None: a directory has to be moved, for
+    /// which that must be held alone.
+    fn find_beside(
+        &self,
+        here: &Arc<Dentry>,
+        name: &[u8],
+        alone: bool,
+    ) -> Result<Option<Arc<Dentry>>> {
         // The server may have another directory of this name by now.
         if here.is_removed() {
             return Err(Errno::ENOENT);
         }
         let known = self.known(name)?;
         if let Some(known) = known.as_ref().filter(|known| known.is_covered()) {
-            return Ok(known.clone());
+            return Ok(Some(known.clone()));
         }
         let found = self.ask_for(name);
         if let (Err(Errno::ENOENT), Some(known)) = (&found, &known) {
             self.forget(name, known);
         }
-        let (fid, stat) = found?;
-        let node = self.fs.node(fid, &stat)?;
+        let (fid, told) = found?;
+        let node = self.fs.node(fid, &told)?;
         if let Some(known) = known
             && core::ptr::addr_eq(Arc::as_ptr(known.inode()), Arc::as_ptr(&node))
         {
-            return Ok(known);
+            return Ok(Some(known));
         }
-        self.enter(here, name, node)
+        self.enter(here, name, node, alone)
     }
 
-    /// The dentry of a node that has this name now.
-    fn enter(&self, here: &Arc<Dentry>, name: &[u8], node: Arc<Node>) -> Result<Arc<Dentry>> {
+    /// The dentry of a node that has this name now. None, unless alone: a directory has to be
+    /// moved.
+    fn enter(
+        &self,
+        here: &Arc<Dentry>,
+        name: &[u8],
+        node: Arc<Node>,
+        alone: bool,
+    ) -> Result<Option<Arc<Dentry>>> {
         let dentry = Dentry::named(node.clone(), Some(here.clone()), name)?;
         // It was moved on the host, or it has two names there: one dentry has the last.
         let other = node.alias.claim(&dentry);
         if let Some(other) = other.filter(|other| !other.is_removed()) {
-            return self.take_over(here, name, other);
+            return match alone {
+                true => self.take_over(here, name, other).map(Some),
+                false => Ok(None),
+            };
         }
         let key = try_vec(name)?;
         let mut names = self.names()?.lock();
@@ -98,7 +127,7 @@ impl Node {
         };
         drop(names);
         kept?;
-        Ok(faster.filter(is_same).unwrap_or(dentry))
+        Ok(Some(faster.filter(is_same).unwrap_or(dentry)))
     }
 
     /// The dentry of a directory gets another name.
@@ -108,7 +137,6 @@ impl Node {
         name: &[u8],
         dentry: Arc<Dentry>,
     ) -> Result<Arc<Dentry>> {
-        let _alone = self.fs.moving.lock_killable()?;
         if here.is_within(&dentry) {
             return Err(Errno::ELOOP);
         }
@@ -122,11 +150,44 @@ impl Node {
         Ok(dentry)
     }
 
-    /// Makes a file with a name.
-    pub fn make(&self, here: &Arc<Dentry>, name: &[u8], new: &New) -> Result<Arc<Dentry>> {
+    /// ENOENT unless this directory `here` has its name: the server would change another one.
+    fn check_here(&self, here: &Arc<Dentry>) -> Result<()> {
         if here.is_removed() {
             return Err(Errno::ENOENT);
         }
+        self.check_name(&self.fid()).map_err(|error| match error {
+            Errno::ESTALE => Errno::ENOENT,
+            other => other,
+        })
+    }
+
+    /// Makes a file with a name.
+    pub fn make(&self, here: &Arc<Dentry>, name: &[u8], new: &New) -> Result<Arc<Dentry>> {
+        let names = self.fs.names.read_killable()?;
+        self.check_here(here)?;
+        let made = self.ask_to_make(name, new)?;
+        let found = self.find_beside(here, name, false)?;
+        drop(names);
+        let found = match found {
+            Some(found) => found,
+            None => self.find(here, name)?,
+        };
+        if let Some((mut handle, qid)) = made {
+            let node = self.sibling(found.inode())?;
+            if !qid.is_same(&node.qid) {
+                return Err(Errno::ESTALE);
+            }
+            handle.name = node.fid();
+            let before = node.made.lock().replace(handle);
+            drop(before);
+        }
+        // Its times, and its links.
+        _ = self.refresh();
+        Ok(found)
+    }
+
+    /// Has the server make a file; returns a regular one open.
+    fn ask_to_make(&self, name: &[u8], new: &New) -> Result<Option<(Handle, Qid)>> {
         let attr = self.attributes();
         let (session, directory) = (self.session(), self.fid());
         let fid = directory.number();
@@ -144,7 +205,7 @@ impl Node {
                 };
                 match Kind::of_mode(mode) {
                     Some(Kind::Regular) => {
-                        made = Some(session.create(&directory, name, MAKES, permissions)?);
+                        made = Some(session.create(directory, name, MAKES, permissions)?);
                     }
                     Some(Kind::Directory) => {
                         let ids = permissions;
@@ -163,18 +224,7 @@ impl Node {
                 }
             }
         }
-        let (fid, stat) = self.ask_for(name)?;
-        let node = self.fs.node(fid, &stat)?;
-        if let Some((handle, qid)) = made {
-            if !qid.is_same(&node.qid) {
-                return Err(Errno::ESTALE);
-            }
-            let before = node.made.lock().replace(handle);
-            drop(before);
-        }
-        // Its times, and its links.
-        _ = self.refresh();
-        self.enter(here, name, node)
+        Ok(made)
     }
 
     /// Adds a name for a file.
@@ -183,42 +233,34 @@ impl Node {
         if node.kind == Kind::Directory {
             return Err(Errno::EPERM);
         }
-        if here.is_removed() || node.attributes().links == 0 {
+        let names = self.fs.names.read_killable()?;
+        if node.attributes().links == 0 {
             return Err(Errno::ENOENT);
         }
+        self.check_here(here)?;
         let (directory, fid) = (self.fid(), node.fid());
+        node.check_name(&fid)?;
         let request = Request::Link {
             directory: directory.number(),
             fid: fid.number(),
             name,
         };
         self.session().ask(&request, ninep::empty)?;
+        drop(names);
         _ = node.refresh();
         _ = self.refresh();
         Ok(())
     }
 
-    /// Checks that a name of this directory still belongs to `dentry`.
-    fn check_same(&self, name: &[u8], dentry: &Arc<Dentry>) -> Result<()> {
-        let known = self.known(name)?;
-        match known.is_some_and(|known| Arc::ptr_eq(&known, dentry)) {
-            true => Ok(()),
-            false => Err(Errno::ESTALE),
-        }
-    }
-
     /// Removes a name.
     pub fn remove_name(&self, victim: &Arc<Dentry>) -> Result<()> {
         let node = self.sibling(victim.inode())?;
-        let _alone = self.fs.moving.lock_killable()?;
+        let _alone = self.fs.names.write_killable()?;
         let name = victim.name();
-        if victim.parent().is_some_and(|here| here.is_removed()) {
-            return Err(Errno::ENOENT);
+        if let Some(here) = victim.parent() {
+            self.check_here(&here)?;
         }
-        self.check_same(&name, victim)?;
-        if victim.is_covered() {
-            return Err(Errno::EBUSY);
-        }
+        check_victim(self.names()?, &name, victim)?;
         let directory = self.fid();
         let request = Request::Unlink {
             fid: directory.number(),
@@ -252,23 +294,14 @@ impl Node {
             return Err(Errno::EINVAL);
         }
         let target = self.sibling(there.inode())?;
-        let _alone = self.fs.moving.lock_killable()?;
+        let _alone = self.fs.names.write_killable()?;
         let old = source.name();
-        if here.is_removed() || there.is_removed() {
-            return Err(Errno::ENOENT);
-        }
-        self.check_same(&old, source)?;
-        if there.is_within(source) {
-            return Err(Errno::EINVAL);
-        }
+        self.check_here(here)?;
+        target.check_here(there)?;
+        check_same(self.names()?, &old, source)?;
+        check_loop((here, source), there, occupant, replace)?;
         if let Some(occupant) = occupant {
-            target.check_same(name, occupant)?;
-            if here.is_within(occupant) {
-                return Err(Errno::ENOTEMPTY);
-            }
-            if occupant.is_covered() {
-                return Err(Errno::EBUSY);
-            }
+            check_victim(target.names()?, name, occupant)?;
             if Arc::ptr_eq(occupant.inode(), source.inode()) {
                 return Ok(());
             }

@@ -8,7 +8,7 @@ use super::super::tmpfs;
 use super::super::writers::Writers;
 use super::fid::Fid;
 use super::mapped::Mapped;
-use super::session::{Handle, Session};
+use super::session::{Handle, Session, Told};
 use super::{Key, V9fs, key_of};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
@@ -17,8 +17,10 @@ use crate::task::current;
 use alloc::sync::{Arc, Weak};
 use core::any::Any;
 use core::mem;
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, Ordering::*};
 use linux_raw_sys::general::{CAP_FSETID, S_ISGID, S_ISUID};
-use ninep::{Qid, SetStat, Stat, Valid};
+use ninep::{Qid, Request, SetStat, Stat, Valid};
 
 /// What a file is beside its attributes.
 pub enum Content {
@@ -43,14 +45,26 @@ pub struct Node {
     pub writers: Writers,
     /// By which name it was found last.
     fid: Mutex<Arc<Fid>>,
-    /// The attributes that were told last.
-    attr: Mutex<Attr>,
+    known: Mutex<Known>,
+    /// Its last name was removed: another file may have its number.
+    gone: AtomicBool,
     /// The file as it was opened last, for writing if it was.
     opened: Mutex<(Weak<Handle>, bool)>,
     /// The file as it was made, for the open that made it.
     pub made: Mutex<Option<Handle>>,
     /// Held while data is added at the end.
     pub appending: SleepMutex<()>,
+}
+
+/// What is known of a file.
+struct Known {
+    /// The attributes that were told last.
+    attr: Attr,
+    generation: Option<u64>,
+    /// When they were asked for.
+    asked: u64,
+    /// When this machine wrote last: what was asked for before may not count that.
+    wrote: u64,
 }
 
 fn time(time: ninep::Time) -> Time {
@@ -70,7 +84,8 @@ pub fn to_server(time: Time) -> ninep::Time {
 
 impl Node {
     /// The node of a file with these attributes.
-    pub fn new(fs: Arc<V9fs>, fid: Arc<Fid>, stat: &Stat) -> Result<Arc<Self>> {
+    pub fn new(fs: Arc<V9fs>, fid: Arc<Fid>, told: &Told) -> Result<Arc<Self>> {
+        let stat = &told.stat;
         let kind = Kind::of_mode(stat.mode).ok_or(Errno::EIO)?;
         let content = match kind {
             Kind::Regular => Content::File(Mapped::new()),
@@ -78,7 +93,12 @@ impl Node {
             Kind::Fifo => Content::Fifo(Fifo::new()?),
             _ => Content::Other,
         };
-        let attr = attributes(fs.device, stat);
+        let known = Known {
+            attr: attributes(fs.device, stat),
+            generation: stat.generation,
+            asked: told.asked,
+            wrote: 0,
+        };
         try_arc(Node {
             fs,
             qid: stat.qid,
@@ -88,7 +108,8 @@ impl Node {
             alias: Alias::new(),
             writers: Writers::new(),
             fid: Mutex::new(fid),
-            attr: Mutex::new(attr),
+            known: Mutex::new(known),
+            gone: AtomicBool::new(false),
             opened: Mutex::new((Weak::new(), false)),
             made: Mutex::new(None),
             appending: SleepMutex::new(()),
@@ -115,23 +136,59 @@ impl Node {
 
     /// The attributes that were told last.
     pub fn attributes(&self) -> Attr {
-        *self.attr.lock()
+        self.known.lock().attr
     }
 
     /// It was found by a name.
-    pub fn found(&self, fid: Arc<Fid>, stat: &Stat) {
+    pub fn found(&self, fid: Arc<Fid>, told: &Told) {
         let old = mem::replace(&mut *self.fid.lock(), fid);
         drop(old);
-        self.told(stat);
+        self.told(told);
     }
 
-    /// Its attributes were told.
-    fn told(&self, stat: &Stat) {
-        let attr = attributes(self.fs.device, stat);
-        *self.attr.lock() = attr;
-        if let Content::File(mapped) = &self.content {
-            mapped.resized(attr.size);
+    /// Its attributes were told; what was asked for later may have been told before.
+    fn told(&self, told: &Told) {
+        let mut attr = attributes(self.fs.device, &told.stat);
+        {
+            let mut known = self.known.lock();
+            if told.asked < known.asked {
+                return;
+            }
+            if told.asked < known.wrote {
+                attr.size = attr.size.max(known.attr.size);
+            }
+            known.attr = attr;
+            known.asked = told.asked;
+            known.generation = told.stat.generation.or(known.generation);
         }
+        self.fit_pages();
+    }
+
+    /// Gives its pages its size.
+    fn fit_pages(&self) {
+        let Content::File(mapped) = &self.content else {
+            return;
+        };
+        loop {
+            let size = self.attributes().size;
+            mapped.resized(size);
+            // Two threads may come here in another order than to the attributes.
+            if self.attributes().size == size {
+                return;
+            }
+        }
+    }
+
+    /// Whether what was told is of this file.
+    fn is_same(&self, stat: &Stat) -> bool {
+        let known = self.known.lock().generation;
+        let differs = known.zip(stat.generation).is_some_and(|(a, b)| a != b);
+        key_of(stat) == self.key && !differs
+    }
+
+    /// The same of what was told of a name: no name leads to a file that is gone.
+    pub fn is_still(&self, stat: &Stat) -> bool {
+        self.is_same(stat) && !self.gone.load(Acquire)
     }
 
     /// It was opened.
@@ -144,14 +201,54 @@ impl Node {
         drop(old);
     }
 
-    /// The fid by which it is best asked for: one that is open stays with the file when its name is
-    /// gone.
-    fn best_fid(&self) -> Arc<Fid> {
-        let opened = self.opened.lock().0.upgrade();
-        match opened {
-            Some(handle) => handle.fid.clone(),
-            None => self.fid(),
+    /// It as somebody has it open, for writing if that is wanted.
+    fn handle(&self, writable: bool) -> Option<Arc<Handle>> {
+        let opened = self.opened.lock();
+        let handle = opened.0.upgrade();
+        let fits = opened.1 || !writable;
+        drop(opened);
+        handle.filter(|_| fits)
+    }
+
+    /// Opens it by its name, with the protocol's flags.
+    ///
+    /// # Errors
+    /// ESTALE: another file has its name now. Those of the server.
+    pub fn open_as(&self, flags: u32) -> Result<Handle> {
+        let _names = self.fs.names.read_killable()?;
+        let handle = self.session().open(self.fid(), flags)?;
+        let told = self.session().stat(&handle.fid, true)?;
+        match self.is_still(&told.stat) {
+            true => {
+                self.told(&told);
+                Ok(handle)
+            }
+            false => Err(Errno::ESTALE),
         }
+    }
+
+    /// Checks that a fid's name leads to it. With [`V9fs::names`].
+    pub fn check_name(&self, fid: &Fid) -> Result<()> {
+        match self.is_still(&self.session().stat(fid, true)?.stat) {
+            true => Ok(()),
+            false => Err(Errno::ESTALE),
+        }
+    }
+
+    /// Does something by its name, once that was found to lead to it.
+    ///
+    /// # Errors
+    /// ENOENT, ESTALE: nothing has its name now, or another file. Those of `act`.
+    pub fn by_name<T>(&self, act: impl FnOnce(&Fid) -> Result<T>) -> Result<T> {
+        let name = self.fid();
+        self.while_named(&name, || act(&name))
+    }
+
+    /// The same by a fid with this name.
+    fn while_named<T>(&self, name: &Fid, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _names = self.fs.names.read_killable()?;
+        self.check_name(name)?;
+        act()
     }
 
     /// Asks the server for the attributes.
@@ -159,9 +256,14 @@ impl Node {
     /// # Errors
     /// ESTALE: another file has its name now. Those of the server.
     pub fn refresh(&self) -> Result<()> {
-        match self.session().stat(&self.best_fid()) {
-            Ok(stat) if key_of(&stat) == self.key => {
-                self.told(&stat);
+        // A fid that is open stays with the file when its name is gone.
+        let told = match self.handle(false) {
+            Some(handle) => self.session().stat(&handle.fid, false),
+            None => self.session().stat(&self.fid(), true),
+        };
+        match told {
+            Ok(told) if self.is_same(&told.stat) => {
+                self.told(&told);
                 Ok(())
             }
             // What is open without a name is not found by servers that keep names.
@@ -171,18 +273,44 @@ impl Node {
         }
     }
 
-    /// Changes attributes, after a look whether it is still the same file.
+    /// Changes attributes. The size by a fid that is open for writing, if there is one: it needs no
+    /// permission any more.
+    ///
+    /// # Errors
+    /// ENOENT: nothing has its name now, and the server does not do this without. ESTALE: another
+    /// file has it. Those of the server.
     pub fn change(&self, to: SetStat) -> Result<()> {
-        self.refresh()?;
-        let fid = self.best_fid();
-        let request = ninep::Request::SetAttr {
-            fid: fid.number(),
-            to,
+        let sets_size = to.valid.contains(Valid::SIZE);
+        let opened = self.handle(sets_size);
+        let done = match &opened {
+            Some(handle) if sets_size => {
+                self.while_named(&handle.name, || self.ask_change(&handle.fid, to))
+            }
+            _ => self.by_name(|name| self.ask_change(name, to)),
         };
-        self.session().ask(&request, ninep::empty)?;
+        match (done, opened) {
+            (Err(Errno::ENOENT), Some(handle)) => self.change_unnamed(&handle, to)?,
+            (done, _) => done?,
+        }
         // The change has been made.
         _ = self.refresh();
         Ok(())
+    }
+
+    /// Changes attributes of what is open and has no name; nor gets another file that name
+    /// meanwhile.
+    fn change_unnamed(&self, open: &Handle, to: SetStat) -> Result<()> {
+        let _alone = self.fs.names.write_killable()?;
+        match self.check_name(&open.name) {
+            Ok(()) | Err(Errno::ENOENT) => self.ask_change(&open.fid, to),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn ask_change(&self, fid: &Fid, to: SetStat) -> Result<()> {
+        let fid = fid.number();
+        let request = Request::SetAttr { fid, to };
+        self.session().ask(&request, ninep::empty)
     }
 
     /// Removes set-user-ID and set-group-ID from a file that this thread changes.
@@ -205,19 +333,33 @@ impl Node {
         }
     }
 
-    /// This thread has written up to `end`.
-    pub fn grew(&self, end: u64) {
-        let mut attr = self.attr.lock();
-        attr.size = attr.size.max(end);
+    /// These bytes were written.
+    pub fn wrote(&self, range: Range<u64>) {
+        let now = self.session().now();
+        {
+            let mut known = self.known.lock();
+            known.wrote = known.wrote.max(now);
+            known.attr.size = known.attr.size.max(range.end);
+        }
+        if let Content::File(mapped) = &self.content {
+            mapped.written(range);
+        }
+        self.fit_pages();
     }
 
     /// One of its names was removed.
     pub fn lost_name(&self) {
-        let mut attr = self.attr.lock();
-        attr.links = match self.kind {
-            Kind::Directory => 0,
-            _ => attr.links.saturating_sub(1),
+        let links = {
+            let attr = &mut self.known.lock().attr;
+            attr.links = match self.kind {
+                Kind::Directory => 0,
+                _ => attr.links.saturating_sub(1),
+            };
+            attr.links
         };
+        if links == 0 {
+            self.gone.store(true, Release);
+        }
     }
 
     /// The node of `inode`, if it is in the same file system.

@@ -1,7 +1,7 @@
 //! A session with a server: requests, and what their replies say.
 
 use super::fid::{Fid, Fids};
-use crate::drivers::virtio_9p::{Channel, Gift};
+use crate::drivers::virtio_9p::{Gift, Line};
 use crate::errno::{Errno, Result};
 use crate::fs::damage;
 use crate::mm::PAGE_SIZE;
@@ -11,6 +11,7 @@ use crate::mm::virtio_blk::Part;
 use crate::sync::Mutex;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::*};
 use ninep::{Error, HEAD, Qid, Request, Stat};
 
 /// What a message takes beside its data (P9_IOHDRSZ).
@@ -26,16 +27,27 @@ const LAST_ERRNO: u16 = Errno::EHWPOISON.0;
 
 /// A session.
 pub struct Session {
-    pub channel: Arc<Channel>,
+    pub line: Line,
     /// The maximum number of bytes of data in a message.
     pub unit: u32,
     pub fids: Mutex<Fids>,
+    /// Orders requests and changes ([`Session::now`]).
+    clock: AtomicU64,
     me: Weak<Session>,
+}
+
+/// Attributes as they were told.
+pub struct Told {
+    pub stat: Stat,
+    /// When they were asked for: they are no older.
+    pub asked: u64,
 }
 
 /// A file that the server has opened.
 pub struct Handle {
     pub fid: Arc<Fid>,
+    /// A fid of the same name, which is not open.
+    pub name: Arc<Fid>,
     /// How many bytes are read or written at once at most.
     unit: u32,
 }
@@ -91,16 +103,17 @@ impl Answer {
 }
 
 impl Session {
-    /// Begins a session by a channel, with messages of at most `size` bytes.
+    /// Begins a session, with messages of at most `size` bytes.
     ///
     /// # Errors
     /// EPROTONOSUPPORT: the server does not speak this version.
-    pub fn begin(channel: Arc<Channel>, size: u32) -> Result<Arc<Self>> {
+    pub fn begin(line: Line, size: u32) -> Result<Arc<Self>> {
         let new = |unit| {
             crate::mm::heap::try_arc_cyclic(|me| Session {
-                channel: channel.clone(),
+                line: line.clone(),
                 unit,
                 fids: Mutex::new(Fids::default()),
+                clock: AtomicU64::new(1),
                 me: me.clone(),
             })
         };
@@ -109,6 +122,7 @@ impl Session {
             let version = ninep::version(fields, own)?;
             Ok((version.name == ninep::VERSION).then_some(version.size))
         };
+        line.settle()?;
         let told = new(0)?.ask(&Request::Version { size: own }, known)?;
         match told {
             Some(size) if size >= LEAST_SIZE => new(size - HEADER),
@@ -118,7 +132,7 @@ impl Session {
     }
 
     fn call(&self, request: &Request, exchange: Exchange, gift: Gift) -> Result<Answer> {
-        let done = self.channel.call(request, exchange, gift);
+        let done = self.line.call(request, exchange, gift);
         if self.has_doomed()
             && let Some(me) = self.me.upgrade()
         {
@@ -142,7 +156,7 @@ impl Session {
         self.ask_for(request, Vec::new(), None, parse)
     }
 
-    /// The same with data that follows, and a gift ([`Channel::call`]).
+    /// The same with data that follows, and a gift ([`Line::call`]).
     fn ask_for<T>(
         &self,
         request: &Request,
@@ -205,44 +219,49 @@ impl Session {
         Ok((fid, qid))
     }
 
-    /// The attributes of a file.
-    pub fn stat(&self, fid: &Fid) -> Result<Stat> {
-        let fid = fid.number();
-        self.ask(&Request::GetAttr { fid }, ninep::stat)
+    /// A number that is larger than all earlier ones: of two that were taken one after the other,
+    /// the first is smaller.
+    pub fn now(&self) -> u64 {
+        self.clock.fetch_add(1, AcqRel)
     }
 
-    /// Opens a file by a fid of its own, with the protocol's flags. ESTALE if it is another one
-    /// than expected.
-    pub fn open(self: &Arc<Self>, from: &Fid, flags: u32, expected: Qid) -> Result<Handle> {
-        let fid = self.clone_fid(from)?;
+    /// The attributes of a file, with its generation if that is wanted: QEMU asks for that by the
+    /// fid's name, even if the fid is open and the name is another file's.
+    pub fn stat(&self, fid: &Fid, generation: bool) -> Result<Told> {
+        let asked = self.now();
+        let fid = fid.number();
+        let stat = self.ask(&Request::GetAttr { fid, generation }, ninep::stat)?;
+        Ok(Told { stat, asked })
+    }
+
+    /// Opens what has a fid by one of its own, with the protocol's flags.
+    pub fn open(self: &Arc<Self>, name: Arc<Fid>, flags: u32) -> Result<Handle> {
+        let fid = self.clone_fid(&name)?;
         let request = Request::Open {
             fid: fid.number(),
             flags,
         };
         let opened = self.ask(&request, ninep::Opened::parse)?;
-        match opened.qid.is_same(&expected) {
-            true => Ok(self.handle(fid, opened.unit)),
-            false => Err(Errno::ESTALE),
-        }
+        Ok(self.handle(fid, name, opened.unit))
     }
 
-    fn handle(&self, fid: Arc<Fid>, unit: u32) -> Handle {
+    fn handle(&self, fid: Arc<Fid>, name: Arc<Fid>, unit: u32) -> Handle {
         let unit = match unit {
             0 => self.unit,
             told => told.min(self.unit),
         };
-        Handle { fid, unit }
+        Handle { fid, name, unit }
     }
 
-    /// Makes a regular file in a directory and opens it.
+    /// Makes a regular file in a directory and opens it. The handle has the directory's name yet.
     pub fn create(
         self: &Arc<Self>,
-        directory: &Fid,
+        directory: Arc<Fid>,
         name: &[u8],
         flags: u32,
         ids: ninep::Ids,
     ) -> Result<(Handle, Qid)> {
-        let fid = self.clone_fid(directory)?;
+        let fid = self.clone_fid(&directory)?;
         let request = Request::Create {
             fid: fid.number(),
             name,
@@ -250,7 +269,7 @@ impl Session {
             ids,
         };
         let made = self.ask(&request, ninep::Created::parse)?;
-        Ok((self.handle(fid, made.unit), made.qid))
+        Ok((self.handle(fid, directory, made.unit), made.qid))
     }
 
     /// Makes a symbolic link.
@@ -363,7 +382,7 @@ impl Session {
         if size > most {
             return Err(Errno::E2BIG);
         }
-        let handle = self.handle(fid, 0);
+        let handle = self.handle(fid.clone(), fid, 0);
         let mut value = Vec::new();
         value.try_reserve_exact(size).map_err(|_| Errno::ENOMEM)?;
         while value.len() < size {
@@ -385,7 +404,8 @@ impl Session {
         value: &[u8],
         flags: u32,
     ) -> Result<()> {
-        let handle = self.handle(self.clone_fid(file)?, 0);
+        let fid = self.clone_fid(file)?;
+        let handle = self.handle(fid.clone(), fid, 0);
         let request = Request::XattrCreate {
             fid: handle.fid.number(),
             name,

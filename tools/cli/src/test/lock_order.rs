@@ -18,10 +18,11 @@ const END: &str = "<!-- lock order: end -->\n";
 const SOURCES: [&str; 2] = ["kernel/src", "kernel/machine/src"];
 const HOST: &str = "kernel/machine/src/arch/host";
 /// The calls that create a lock with a class.
-const MAKERS: [&str; 4] = [
+const MAKERS: [&str; 5] = [
     "Mutex::new(",
     "Mutex::default(",
     "SleepMutex::new(",
+    "SleepRwLock::new(",
     "SpaceLock::new(",
 ];
 /// The attribute that creates the locks of a structure: their class has the line of this attribute.
@@ -264,8 +265,8 @@ fn name_of(source: &str, line: usize) -> Option<&str> {
     if rest.next()?.starts_with(DERIVE) {
         return rest.find_map(|line| word_after(line, "struct"));
     }
-    const NOT_NAMES: [&str; 10] = [
-        "Arc", "Ok", "Sleep", "Some", "Space", "const", "let", "mut", "new", "try_arc",
+    const NOT_NAMES: [&str; 11] = [
+        "Arc", "Ok", "Sleep", "SleepRw", "Some", "Space", "const", "let", "mut", "new", "try_arc",
     ];
     let lines = source.lines().take(line).collect::<Vec<_>>();
     // A line that begins with the lock continues the one before.
@@ -303,8 +304,8 @@ mod tests {
 
     #[test]
     fn locks_are_found_where_they_are_made() {
-        let source = "static A: Mutex<u8> = Mutex::new(0);\n// b: Mutex::new(0)\n    c: SpinMutex::new(0),\n    d: SleepMutex::new(0),\n    e: lock_api::Mutex::new(0),\nselftest! {\n static F: Mutex<u8> = Mutex::new(0);\n}";
-        assert_eq!(names_of_locks(source).collect::<Vec<_>>(), ["A", "d"]);
+        let source = "static A: Mutex<u8> = Mutex::new(0);\n// b: Mutex::new(0)\n    c: SpinMutex::new(0),\n    d: SleepMutex::new(0),\n    n: SleepRwLock::new(),\n    e: lock_api::Mutex::new(0),\nselftest! {\n static F: Mutex<u8> = Mutex::new(0);\n}";
+        assert_eq!(names_of_locks(source).collect::<Vec<_>>(), ["A", "d", "n"]);
     }
 
     #[test]

@@ -13,11 +13,10 @@ use crate::arch::Arch;
 /// A quarter of a kernel stack, in bytes.
 const LARGEST_FRAME: u64 = 4096;
 /// Functions with larger frames that run at the kernel's start, before any program.
-const AT_START: [&str; 4] = [
+const AT_START: [&str; 3] = [
     "::start::find_memory",
-    "::virtio_9p::new_queue",
-    "::virtio_blk::new_queue",
     "::virtio_net::new_queue",
+    "::virtio_queue::new_queue",
 ];
 
 /// A function.
