@@ -9,7 +9,7 @@ use linux_raw_sys::general::*;
 use super::path::{check_flags, opened};
 use crate::arch::{self, uaccess, user_end};
 use crate::errno::{Errno, Result};
-use crate::fs::File;
+use crate::fs::{File, perm};
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::mm::vma::{Flags, Protection, Rights, Source, Vma};
 use crate::mm::{AddressSpace, PAGE_SIZE, Removed, active, page_up};
@@ -254,6 +254,10 @@ pub fn cachestat(fd: i32, range: usize, to: usize, flags: u32) -> Result<usize> 
     const CHUNK: usize = 64;
     let file = opened(fd)?;
     let [offset, len] = UserPtr::<[u64; 2]>::new(range).read()?;
+    // What others do with a file is told only to those who may change it.
+    if !file.flags().writable() && perm::owner(file.dentry()).is_err() {
+        perm::check(file.path(), perm::WRITE).map_err(|_| Errno::EPERM)?;
+    }
     check_flags(flags, 0)?;
     let mut cached = 0;
     if let Ok(Some(pages)) = file.mapping() {
@@ -299,6 +303,12 @@ pub fn msync(addr: usize, len: usize, flags: u32) -> Result<usize> {
     if flags & MS_ASYNC != 0 && flags & MS_SYNC != 0 {
         return Err(Errno::EINVAL);
     }
+    // As on Linux, a length that wraps is 0.
+    let len = if len > usize::MAX - PAGE_SIZE + 1 {
+        0
+    } else {
+        len
+    };
     let range = pages_or_enomem(uaccess::untagged(addr), len)?;
     let space = own_space()?;
     let free = |vma: &Vma| !vma.flags.contains(Flags::LOCKED);
