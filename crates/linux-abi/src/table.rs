@@ -52,7 +52,7 @@ pub const CALLS: &[Call] = calls! {
     35 unlinkat(Fd, Path, Hex) Whole;
     36 symlinkat(Path, Fd, Path) Whole;
     37 linkat(Fd, Path, Fd, Path, Hex) Whole;
-    38 renameat(Fd, Path, Fd, Path) Whole;
+    38 renameat(Fd, Path, Fd, Path) Partial("arm64 only, as on Linux");
     39 umount2(Path, Hex) Whole;
     40 mount(Path, Path, Path, Hex, Pointer) Partial("tmpfs, proc, devtmpfs, devpts, sysfs, ext4, erofs, overlay; all mounts are private, MS_SHARED is refused");
     41 pivot_root() Absent;

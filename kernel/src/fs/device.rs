@@ -4,6 +4,7 @@ use super::file::{self, File, FileOps, OpenFlags, Whence};
 use super::inode::Kind;
 use super::io::{Sink, Source};
 use super::path::Path;
+use super::poll::{Events, PollTable};
 use super::{kmsg, trace, tty};
 use crate::arch;
 use crate::block;
@@ -127,6 +128,14 @@ impl FileOps for Memory {
 
     fn can_poll(&self, _file: &File) -> bool {
         matches!(self, Memory::Random)
+    }
+
+    fn poll(&self, _file: &File, _table: Option<&mut PollTable>) -> Events {
+        match self {
+            // As on Linux, which awaits writes only while there is no entropy.
+            Memory::Random => Events::READABLE,
+            _ => Events::READABLE | Events::WRITABLE,
+        }
     }
 
     fn memory(&self) -> file::Memory<'_> {

@@ -97,6 +97,10 @@ impl EventFd {
 }
 
 impl FileOps for EventFd {
+    fn ignores_seeks(&self) -> bool {
+        true
+    }
+
     fn is_stream(&self) -> bool {
         true
     }
@@ -119,7 +123,7 @@ impl FileOps for EventFd {
 
     fn write(&self, file: &File, from: &mut Source, _position: u64) -> Result<usize> {
         let mut bytes = [0; 8];
-        if from.left() < 8 {
+        if from.left() != 8 {
             return Err(Errno::EINVAL);
         }
         from.take(&mut bytes)?;

@@ -60,6 +60,12 @@ pub trait FileOps: Send + Sync + Any {
         false
     }
 
+    /// Whether a stream without positions accepts lseek(2), which does nothing (Linux's
+    /// `noop_llseek`).
+    fn ignores_seeks(&self) -> bool {
+        false
+    }
+
     /// Whether writes at a given position are refused, as for each seq_file of Linux. Called once,
     /// at open.
     fn is_written_in_order(&self) -> bool {

@@ -538,6 +538,10 @@ impl Drop for Inotify {
 }
 
 impl FileOps for Inotify {
+    fn ignores_seeks(&self) -> bool {
+        true
+    }
+
     fn has_async(&self) -> bool {
         true
     }

@@ -103,6 +103,10 @@ impl SignalFd {
 }
 
 impl FileOps for SignalFd {
+    fn ignores_seeks(&self) -> bool {
+        true
+    }
+
     fn is_stream(&self) -> bool {
         true
     }

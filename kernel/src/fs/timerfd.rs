@@ -223,6 +223,10 @@ impl Drop for TimerFd {
 }
 
 impl FileOps for TimerFd {
+    fn ignores_seeks(&self) -> bool {
+        true
+    }
+
     fn is_stream(&self) -> bool {
         true
     }

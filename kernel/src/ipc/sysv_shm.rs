@@ -225,7 +225,8 @@ impl Object for Segment {
 /// of [`Registry::get`].
 pub fn get(key: i32, size: usize, flags: u32) -> Result<usize> {
     let make = |header: Header| {
-        if size == 0 || size > LARGEST.load(Relaxed) {
+        // As for files, whose sizes are signed.
+        if size == 0 || size > LARGEST.load(Relaxed).min(i64::MAX as usize) {
             return Err(Errno::EINVAL);
         }
         if flags & SHM_HUGETLB != 0 {

@@ -363,6 +363,14 @@ impl KeyRef {
     }
 }
 
+/// EINVAL unless these are permissions of keys.
+pub fn check_permissions(permissions: u32) -> Result<()> {
+    match permissions & !(right::ALL * 0x0101_0101) {
+        0 => Ok(()),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
 impl Key {
     /// Creates a key that nothing links to yet.
     ///
@@ -738,9 +746,7 @@ impl Key {
     /// # Errors
     /// EACCES (of another user), EINVAL.
     pub fn set_permissions(&self, permissions: u32) -> Result<()> {
-        if permissions & !(right::ALL * 0x0101_0101) != 0 {
-            return Err(Errno::EINVAL);
-        }
+        check_permissions(permissions)?;
         let mut state = self.state.lock();
         let own = current().with_credentials(|who| who.fsuid == state.owner.0);
         if !own && !can(CAP_SYS_ADMIN) {

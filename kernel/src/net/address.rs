@@ -187,9 +187,14 @@ impl Address {
     /// Writes the address to the program, truncated to the length at `len`, where its full length
     /// is written. A null `address` skips it.
     pub fn write(&self, address: usize, len: usize) -> Result<()> {
-        if address == 0 {
-            return Ok(());
+        match address {
+            0 => Ok(()),
+            _ => self.put(address, len),
         }
+    }
+
+    /// Like [`write`](Self::write), but not even a null address is skipped.
+    pub fn put(&self, address: usize, len: usize) -> Result<()> {
         let room = UserPtr::<i32>::new(len).read()?;
         let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
         UserSlice::new(address, room.min(self.len)).copy_out(self.bytes())?;

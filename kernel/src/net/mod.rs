@@ -61,7 +61,7 @@ pub fn pair(domain: u32, kind: u32, protocol: u32) -> Result<[Arc<dyn Socket>; 2
     match domain {
         AF_UNIX => unix::pair(kind, protocol),
         AF_INET | AF_INET6 => inet::new(domain, kind, protocol).and(Err(Errno::EOPNOTSUPP)),
-        AF_NETLINK => Err(Errno::EOPNOTSUPP),
+        AF_NETLINK => netlink::new(kind, protocol).and(Err(Errno::EOPNOTSUPP)),
         AF_PACKET => packet::new(kind, protocol).and(Err(Errno::EOPNOTSUPP)),
         _ => Err(Errno::EAFNOSUPPORT),
     }

@@ -16,7 +16,7 @@ use crate::fs::path::Path;
 use crate::fs::poll::{Events, PollTable, WaitSource};
 use crate::fs::simple_attr::SimpleAttr;
 use crate::fs::{anonymous_dentry, new_anonymous_number};
-use crate::mm::heap::try_arc;
+use crate::mm::heap::{try_arc, try_vec};
 use crate::mm::user::UserPtr;
 use crate::sync::Mutex;
 use crate::task::{current, signal};
@@ -25,7 +25,10 @@ use alloc::vec::Vec;
 use core::any::Any;
 use linux_raw_sys::general::{O_NONBLOCK, O_RDWR, S_IFSOCK, SIGPIPE};
 use linux_raw_sys::ioctl::{FIONREAD, SIOCATMARK, TIOCOUTQ};
-use linux_raw_sys::net::{AF_UNIX, IPPROTO_TCP, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, SOCK_STREAM};
+use linux_raw_sys::net::{
+    AF_INET6, AF_NETLINK, AF_PACKET, AF_UNIX, IPPROTO_ICMP, IPPROTO_ICMPV6, IPPROTO_TCP,
+    IPPROTO_UDPLITE, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, SOCK_STREAM,
+};
 
 /// The request for the number of unsent bytes (`include/uapi/linux/sockios.h`).
 const SIOCOUTQNSD: u32 = 0x894b;
@@ -407,7 +410,38 @@ impl FileOps for SocketFile {
 }
 
 /// The inode of a socket.
-struct Node(Arc<SimpleAttr>);
+struct Node {
+    attr: Arc<SimpleAttr>,
+    protocol: &'static str,
+}
+
+/// The attribute by which lsof(8) shows a socket's protocol, and its entry in a list.
+const PROTOCOL_NAME: &str = "system.sockprotoname";
+const PROTOCOL_ENTRY: &[u8] = b"system.sockprotoname\0";
+
+/// Linux's name for the protocol of a socket (`struct proto`).
+fn protocol_name(base: &Base) -> &'static str {
+    const ICMP: u32 = IPPROTO_ICMP as u32;
+    const ICMPV6: u32 = IPPROTO_ICMPV6 as u32;
+    const UDP_LITE: u32 = IPPROTO_UDPLITE as u32;
+    let v6 = base.domain == AF_INET6;
+    match (base.domain, base.kind, base.protocol) {
+        (AF_UNIX, SOCK_STREAM, _) => "UNIX-STREAM",
+        (AF_UNIX, ..) => "UNIX",
+        (AF_NETLINK, ..) => "NETLINK",
+        (AF_PACKET, ..) => "PACKET",
+        (_, SOCK_STREAM, _) if v6 => "TCPv6",
+        (_, SOCK_STREAM, _) => "TCP",
+        (_, super::RAW, _) if v6 => "RAWv6",
+        (_, super::RAW, _) => "RAW",
+        (_, _, UDP_LITE) if v6 => "UDPLITEv6",
+        (_, _, UDP_LITE) => "UDP-Lite",
+        (_, _, ICMPV6) => "PINGv6",
+        (_, _, ICMP) => "PING",
+        _ if v6 => "UDPv6",
+        _ => "UDP",
+    }
+}
 
 impl Inode for Node {
     fn kind(&self) -> Kind {
@@ -415,12 +449,26 @@ impl Inode for Node {
     }
 
     fn attr(&self) -> Attr {
-        self.0.get()
+        self.attr.get()
     }
 
     fn set_attr(&self, change: &SetAttr) -> Result<()> {
-        self.0.set(change);
+        self.attr.set(change);
         Ok(())
+    }
+
+    fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
+        if name != PROTOCOL_NAME.as_bytes() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let mut value = try_vec(self.protocol.as_bytes())?;
+        value.try_reserve_exact(1).map_err(|_| Errno::ENOMEM)?;
+        value.push(0);
+        Ok(value)
+    }
+
+    fn xattrs(&self) -> Result<Vec<u8>> {
+        try_vec(PROTOCOL_ENTRY)
     }
 
     fn open(self: Arc<Self>, _here: &Path, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
@@ -443,7 +491,11 @@ pub fn open_counted(socket: Arc<dyn Socket>, flags: u32, counted: Counted) -> Re
         gid,
         ..SetAttr::default()
     });
-    let dentry = anonymous_dentry("socket", *number, try_arc(Node(attr.clone()))?)?;
+    let node = Node {
+        attr: attr.clone(),
+        protocol: protocol_name(socket.base()),
+    };
+    let dentry = anonymous_dentry("socket", *number, try_arc(node)?)?;
     let flags = OpenFlags(O_RDWR | flags & O_NONBLOCK);
     let reader = socket.base().reader.clone();
     socket_table::enter(&socket)?;

@@ -165,7 +165,11 @@ fn to_timex(modes: u64, offset: i64, clock: &Ntp) -> Timex {
 
 /// adjtimex(2)
 pub fn adjtimex(buffer: usize) -> Result<usize> {
-    let (timex, state) = adjust(&UserPtr::new(buffer).read()?)?;
+    adjust_in(&UserPtr::new(buffer).read()?, buffer)
+}
+
+fn adjust_in(asked: &Timex, buffer: usize) -> Result<usize> {
+    let (timex, state) = adjust(asked)?;
     UserPtr::new(buffer).write(&timex)?;
     Ok(state)
 }
@@ -204,8 +208,9 @@ pub fn adjust(asked: &Timex) -> Result<(Timex, usize)> {
 
 /// clock_adjtime(2)
 pub fn clock_adjtime(clock: u32, buffer: usize) -> Result<usize> {
+    let asked = UserPtr::new(buffer).read()?;
     check_adjustable(clock)?;
-    adjtimex(buffer)
+    adjust_in(&asked, buffer)
 }
 
 /// EOPNOTSUPP or EINVAL unless the clock can be adjusted.
@@ -213,6 +218,8 @@ pub fn check_adjustable(clock: u32) -> Result<()> {
     match clock {
         CLOCK_REALTIME => Ok(()),
         CLOCK_MONOTONIC..=CLOCK_BOOTTIME_ALARM | CLOCK_TAI => Err(Errno::EOPNOTSUPP),
+        // A clock of CPU time; a number that ends in 3 is a device's.
+        _ if (clock as i32) < 0 && clock & 7 != 3 => Err(Errno::EOPNOTSUPP),
         _ => Err(Errno::EINVAL),
     }
 }

@@ -2,6 +2,7 @@
 //! directory and root.
 
 use super::path::{self, UserPath, check_flags, file, opened};
+use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::fs::file::Record;
 use crate::fs::inode::{Kind, Link, New, Replace};
@@ -16,6 +17,9 @@ use linux_raw_sys::general::*;
 
 /// Resolves a path except its last component, whose directory must be searchable for the caller.
 fn parent<'p>(directory: i32, path: &'p [u8]) -> Result<(Path, Last<'p>)> {
+    if path.is_empty() {
+        return Err(Errno::ENOENT);
+    }
     let from = path::base(directory, path)?;
     let context = current().fs();
     let (parent, last) = Walk::new(&context).parent(from.as_ref(), path)?;
@@ -186,6 +190,9 @@ fn remove(parent: &Path, name: &[u8], last: &Last, rmdir: bool) -> Result<Arc<De
 
 /// renameat(2)
 pub fn renameat(from: i32, old: usize, to: i32, new: usize) -> Result<usize> {
+    if !arch::HAS_RENAMEAT {
+        return Err(Errno::ENOSYS);
+    }
     renameat2(from, old, to, new, 0)
 }
 
@@ -204,8 +211,9 @@ pub fn renameat2(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Resu
         RENAME_WHITEOUT => Replace::Whiteout,
         _ => return Err(Errno::EINVAL),
     };
-    let (old, new) = (UserPath::read(old)?, UserPath::read(new)?);
+    let old = UserPath::read(old)?;
     let (old_parent, old_last) = parent(from, &old)?;
+    let new = UserPath::read(new)?;
     let (new_parent, new_last) = parent(to, &new)?;
     if !old_parent.same_mount(&new_parent) {
         return Err(Errno::EXDEV);

@@ -28,8 +28,11 @@ pub fn epoll_ctl(epoll: i32, operation: u32, fd: i32, event: usize) -> Result<us
         EPOLL_CTL_DEL => Event::default(),
         _ => UserPtr::<Event>::new(event).read()?,
     };
-    let member = opened(fd)?;
-    let epoll = set(epoll)?;
+    let (set, member) = (opened(epoll)?, opened(fd)?);
+    if !member.can_poll() {
+        return Err(Errno::EPERM);
+    }
+    let epoll = set.ops_as::<Epoll>().ok_or(Errno::EINVAL)?;
     match operation {
         EPOLL_CTL_ADD => epoll.add(fd, &member, event)?,
         EPOLL_CTL_MOD => epoll.modify(fd, &member, event)?,

@@ -37,8 +37,11 @@ pub fn execveat<L: Layout>(
     environment: usize,
     flags: u32,
 ) -> Result<usize> {
-    check_flags(flags, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)?;
     let path = user::read_cstr(path, PATH_MAX as usize)?;
+    if path.is_empty() && flags & AT_EMPTY_PATH == 0 {
+        return Err(Errno::ENOENT);
+    }
+    check_flags(flags, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)?;
     current().check_over_limit()?;
     let request = request::<L>(directory, path, arguments, environment, flags)?;
     let before = current().tid();

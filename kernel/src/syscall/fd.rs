@@ -13,6 +13,7 @@ use crate::task::current;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::*;
+use linux_raw_sys::ioctl::FS_IOC_SETFLAGS;
 use linux_raw_sys::ioctl::{
     FIGETBSZ, FIOASYNC, FIOCLEX, FIOGETOWN, FIONBIO, FIONCLEX, FIONREAD, FIOQSIZE, FIOSETOWN,
     SIOCGPGRP, SIOCSPGRP,
@@ -136,14 +137,15 @@ pub fn fcntl(fd: i32, command: u32, argument: usize) -> Result<usize> {
         }
         F_GET_SEALS => Ok(file.ops_as::<Node>().ok_or(Errno::EINVAL)?.data()?.seals() as usize),
         F_GET_RW_HINT => {
-            let hint = file.path().inode().write_hint().ok_or(Errno::EINVAL)?;
-            UserPtr::new(argument).write(&u64::from(hint.load(Relaxed)))?;
+            let hint = file.path().inode().write_hint();
+            let hint = hint.map_or(0, |hint| hint.load(Relaxed));
+            UserPtr::new(argument).write(&u64::from(hint))?;
             Ok(0)
         }
         F_SET_RW_HINT => {
-            let hint = file.path().inode().write_hint().ok_or(Errno::EINVAL)?;
-            perm::owner(file.dentry())?;
+            perm::check_flags(file.path(), file.dentry(), FS_IMMUTABLE_FL)?;
             let wanted = UserPtr::<u64>::new(argument).read()?;
+            let hint = file.path().inode().write_hint().ok_or(Errno::EINVAL)?;
             if wanted > RWH_WRITE_LIFE_EXTREME.into() {
                 return Err(Errno::EINVAL);
             }
@@ -235,6 +237,10 @@ fn set_owner(file: &File, who: i32) -> Result<usize> {
 /// ioctl(2)
 pub fn ioctl(fd: i32, request: u32, argument: usize) -> Result<usize> {
     let file = opened(fd)?;
+    if request == FS_IOC_SETFLAGS {
+        // Linux reads them for files that have none as well.
+        UserPtr::<u32>::new(argument).read()?;
+    }
     match request {
         FIOCLEX => current().files().set_close_on_exec(fd, true)?,
         FIONCLEX => current().files().set_close_on_exec(fd, false)?,

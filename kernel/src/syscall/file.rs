@@ -329,7 +329,11 @@ pub fn readv<L: Layout>(fd: i32, vector: usize, count: usize) -> Result<usize> {
     let file = file(fd)?;
     file.check_readable()?;
     let pieces = pieces::<L>(vector, count)?;
-    let done = file.read(&mut Sink::user(&pieces));
+    let mut sink = Sink::user(&pieces);
+    if sink.left() == 0 {
+        return Ok(0);
+    }
+    let done = file.read(&mut sink);
     current().transfers.count(Direction::Read, done)
 }
 
@@ -338,7 +342,11 @@ pub fn writev<L: Layout>(fd: i32, vector: usize, count: usize) -> Result<usize> 
     let file = file(fd)?;
     file.check_writable()?;
     let pieces = pieces::<L>(vector, count)?;
-    let done = file.write(&mut Source::user(&pieces));
+    let mut source = Source::user(&pieces);
+    if source.left() == 0 {
+        return Ok(0);
+    }
+    let done = file.write(&mut source);
     current().transfers.count(Direction::Write, done)
 }
 
@@ -376,7 +384,11 @@ pub fn preadv<L: Layout>(fd: i32, vector: usize, count: usize, offset: i64) -> R
     let file = file(fd)?;
     file.check_read_at()?;
     let pieces = pieces::<L>(vector, count)?;
-    let done = file.read_at(&mut Sink::user(&pieces), position);
+    let mut sink = Sink::user(&pieces);
+    if sink.left() == 0 {
+        return Ok(0);
+    }
+    let done = file.read_at(&mut sink, position);
     current().transfers.count(Direction::Read, done)
 }
 
@@ -386,7 +398,11 @@ pub fn pwritev<L: Layout>(fd: i32, vector: usize, count: usize, offset: i64) -> 
     let file = file(fd)?;
     file.check_write_at()?;
     let pieces = pieces::<L>(vector, count)?;
-    let done = file.write_at(&mut Source::user(&pieces), position);
+    let mut source = Source::user(&pieces);
+    if source.left() == 0 {
+        return Ok(0);
+    }
+    let done = file.write_at(&mut source, position);
     current().transfers.count(Direction::Write, done)
 }
 
@@ -423,12 +439,27 @@ pub fn preadv2<L: Layout>(
     _high: usize,
     flags: u32,
 ) -> Result<usize> {
-    check_rwf(flags)?;
-    if offset == -1 {
-        readv::<L>(fd, vector, count)
-    } else {
-        preadv::<L>(fd, vector, count, offset)
+    let at = match offset {
+        -1 => None,
+        _ => Some(position(offset)?),
+    };
+    let file = file(fd)?;
+    match at {
+        None => file.check_readable()?,
+        Some(_) => file.check_read_at()?,
     }
+    let pieces = pieces::<L>(vector, count)?;
+    let mut sink = Sink::user(&pieces);
+    // As on Linux, no flag is refused if there is nothing to read.
+    if sink.left() == 0 {
+        return Ok(0);
+    }
+    check_rwf(flags)?;
+    let done = match at {
+        None => file.read(&mut sink),
+        Some(at) => file.read_at(&mut sink, at),
+    };
+    current().transfers.count(Direction::Read, done)
 }
 
 /// pwritev2(2)
@@ -440,13 +471,6 @@ pub fn pwritev2<L: Layout>(
     _high: usize,
     flags: u32,
 ) -> Result<usize> {
-    check_rwf(flags)?;
-    if flags & (RWF_APPEND | RWF_NOAPPEND | RWF_DSYNC | RWF_SYNC) == 0 {
-        return match offset {
-            -1 => writev::<L>(fd, vector, count),
-            _ => pwritev::<L>(fd, vector, count, offset),
-        };
-    }
     let at = match offset {
         -1 => None,
         _ => Some(position(offset)?),
@@ -458,6 +482,10 @@ pub fn pwritev2<L: Layout>(
     }
     let pieces = pieces::<L>(vector, count)?;
     let mut source = Source::user(&pieces);
+    if source.left() == 0 {
+        return Ok(0);
+    }
+    check_rwf(flags)?;
     let done = match (flags & (RWF_APPEND | RWF_NOAPPEND), at) {
         (RWF_APPEND, _) => file.append(&mut source, at.is_none()),
         (RWF_NOAPPEND, _) => file.write_over(&mut source, at),
@@ -499,8 +527,8 @@ pub fn truncate(path: usize, len: i64) -> Result<usize> {
 
 /// ftruncate(2)
 pub fn ftruncate(fd: i32, len: i64) -> Result<usize> {
-    let file = opened(fd)?;
     let len = u64::try_from(len).map_err(|_| Errno::EINVAL)?;
+    let file = opened(fd)?;
     if !file.flags().writable() {
         return Err(Errno::EINVAL);
     }
@@ -516,29 +544,43 @@ pub fn fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> Result<usize> {
     if offset < 0 || len <= 0 {
         return Err(Errno::EINVAL);
     }
+    check_mode(mode)?;
     file.check_writable()?;
-    if offset.checked_add(len).is_none() {
-        return Err(Errno::EFBIG);
-    }
+    let grows = mode & !FALLOC_FL_KEEP_SIZE == 0;
+    let fixed = if grows { FS_IMMUTABLE_FL } else { perm::FIXED };
+    perm::check_flags(file.path(), file.dentry(), fixed)?;
     match file.dentry().kind() {
         Kind::Fifo => return Err(Errno::ESPIPE),
         Kind::Directory => return Err(Errno::EISDIR),
         Kind::Regular | Kind::Block => {}
         _ => return Err(Errno::ENODEV),
     }
-    let grows = mode & !FALLOC_FL_KEEP_SIZE == 0;
-    let fixed = if grows { FS_IMMUTABLE_FL } else { perm::FIXED };
-    perm::check_flags(file.path(), file.dentry(), fixed)?;
+    if offset.checked_add(len).is_none() {
+        return Err(Errno::EFBIG);
+    }
     file.ops()
         .allocate(&file, mode, offset as u64, len as u64)?;
     Ok(0)
+}
+
+/// EOPNOTSUPP unless `mode` is one of fallocate(2)'s modes, with FALLOC_FL_KEEP_SIZE where that is
+/// allowed, or needed.
+fn check_mode(mode: u32) -> Result<()> {
+    let keeps_size = mode & FALLOC_FL_KEEP_SIZE != 0;
+    let valid = match mode & !FALLOC_FL_KEEP_SIZE {
+        0 | FALLOC_FL_UNSHARE_RANGE | FALLOC_FL_ZERO_RANGE => true,
+        FALLOC_FL_PUNCH_HOLE => keeps_size,
+        FALLOC_FL_COLLAPSE_RANGE | FALLOC_FL_INSERT_RANGE => !keeps_size,
+        _ => false,
+    };
+    valid.then_some(()).ok_or(Errno::EOPNOTSUPP)
 }
 
 /// fsync(2), fdatasync(2)
 pub fn fsync(fd: i32) -> Result<usize> {
     let file = opened(fd)?;
     match file.dentry().kind() {
-        Kind::Fifo | Kind::Socket | Kind::Character => Err(Errno::EINVAL),
+        Kind::Fifo | Kind::Socket | Kind::Character | Kind::Anonymous => Err(Errno::EINVAL),
         _ => file.ops().sync(&file, 0..u64::MAX).map(|()| 0),
     }
 }

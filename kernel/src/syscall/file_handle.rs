@@ -8,7 +8,7 @@ use linux_raw_sys::general::*;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::file::{check_open, known_flags, open_checked};
-use super::path::{self, check_flags, file};
+use super::path::{self, check_flags, opened};
 use crate::errno::{Errno, Result};
 use crate::fs::{Dentry, OpenFlags, tmpfs};
 use crate::hash::{self, HashMap};
@@ -103,7 +103,7 @@ pub fn name_to_handle_at(
 pub fn open_by_handle_at(mount: i32, handle: usize, flags: u32) -> Result<usize> {
     let anchor = match mount {
         AT_FDCWD => current().fs().directory(),
-        fd => file(fd)?.path().clone(),
+        fd => opened(fd)?.path().clone(),
     };
     require(CAP_DAC_READ_SEARCH)?;
     let head = UserPtr::<Head>::new(handle).read()?;

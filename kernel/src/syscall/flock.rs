@@ -17,6 +17,9 @@ pub fn flock(fd: i32, operation: u32) -> Result<usize> {
     if operation & LOCK_MAND != 0 {
         return Ok(0);
     }
+    if !matches!(operation & !LOCK_NB, LOCK_SH | LOCK_EX | LOCK_UN) {
+        return Err(Errno::EINVAL);
+    }
     let file = opened(fd)?;
     let owner = Owner::flock(&file);
     let process = current().process_id();

@@ -209,9 +209,14 @@ pub fn futex_wait<L: Layout>(
     clock: u32,
 ) -> Result<usize> {
     let shared = check_word(flags)?;
-    let bits = check_mask(mask)?;
-    let value = u32::try_from(value).map_err(|_| Errno::EINVAL)?;
+    let [value, bits] = [value, mask].map(u32::try_from);
+    let (Ok(value), Ok(bits)) = (value, bits) else {
+        return Err(Errno::EINVAL);
+    };
     let deadline = read_deadline::<L>(timeout, clock)?;
+    if bits == 0 {
+        return Err(Errno::EINVAL);
+    }
     let word = Wanted {
         address,
         value,
@@ -229,7 +234,7 @@ pub fn futex_requeue(waiters: usize, flags: u32, wakes: i32, moves: i32) -> Resu
     }
     let words = UserPtr::<[[u64; 3]; 2]>::new(waiters).read()?;
     let [from, to] = [read_word(words[0])?, read_word(words[1])?];
-    if wakes < 0 || moves < 0 {
+    if wakes < 0 || moves < 0 || from.shared != to.shared {
         return Err(Errno::EINVAL);
     }
     let (woken, moved) = futex::requeue(

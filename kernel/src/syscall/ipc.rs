@@ -8,10 +8,10 @@ use linux_raw_sys::general::{CAP_SYS_RESOURCE, RLIMIT_AS};
 use zerocopy::IntoBytes;
 
 use super::ipc_layout::{IpcLayout, QueueStatus, SegmentStatus, SetStatus};
-use super::layout::{Layout, Native};
+use super::layout::{Layout, Native, given};
 use super::memory::own_space;
 use super::mlock;
-use super::time::read_time;
+use super::time::nanoseconds;
 use crate::errno::{Errno, Result};
 use crate::ipc::Object;
 use crate::ipc::registry::{READ, WRITE};
@@ -294,6 +294,8 @@ pub fn msgrcv<L: Layout>(
         if flags & MSG_EXCEPT != 0 || flags & IPC_NOWAIT == 0 {
             return Err(Errno::EINVAL);
         }
+        // Linux reads the memory, of which nothing is used, into the message that it returns.
+        drop(UserPtr::<u8>::new(to).read_vec(len.min(sysv_msg::LONGEST.load(Relaxed)))?);
         Wanted::CopyOf(kind as usize)
     } else {
         match kind {
@@ -407,14 +409,21 @@ pub fn semtimedop<L: Layout>(
     count: u32,
     timeout: usize,
 ) -> Result<usize> {
-    let deadline = read_time::<L>(timeout)?.map(clock::deadline_in);
-    if count == 0 || number < 0 {
-        return Err(Errno::EINVAL);
-    }
+    let timeout = given(timeout, L::time)?;
     if count > sysv_sem::MOST_OPERATIONS.load(Relaxed) as u32 {
         return Err(Errno::E2BIG);
     }
+    if count == 0 {
+        return Err(Errno::EINVAL);
+    }
     let operations = UserPtr::<Operation>::new(operations).read_vec(count as usize)?;
+    if number < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let deadline = timeout
+        .map(nanoseconds)
+        .transpose()?
+        .map(clock::deadline_in);
     SETS.by_number(number)?.operate(operations, deadline)?;
     Ok(0)
 }
@@ -434,6 +443,11 @@ pub fn semctl<L: IpcLayout>(number: i32, at: i32, command: u32, argument: usize)
             L::put_set(argument, &set_status(&set))?;
             return Ok(number);
         }
+        IPC_SET => {
+            let new = L::set_owner(argument)?;
+            SETS.by_number(number)?.change(&new)?;
+            return Ok(0);
+        }
         _ => {}
     }
     let set = SETS.by_number(number)?;
@@ -446,10 +460,6 @@ pub fn semctl<L: IpcLayout>(number: i32, at: i32, command: u32, argument: usize)
         IPC_STAT => {
             check(READ)?;
             L::put_set(argument, &set_status(&set))?;
-        }
-        IPC_SET => {
-            let new = L::set_owner(argument)?;
-            set.change(&new)?;
         }
         IPC_RMID => {
             sysv_sem::remove(number, &set)?;

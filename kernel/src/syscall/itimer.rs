@@ -77,7 +77,6 @@ pub fn timer_create<L: Layout>(clock: u32, event: usize, to: usize) -> Result<us
             CpuClock::Process(process, _) => Base::Process(Arc::downgrade(&process)),
         },
     };
-    clock::check_alarm(clock)?;
     let event = given(event, L::event)?;
     let request = |[value, rest, tid]: Event| Request {
         clock: match clock {
@@ -103,7 +102,8 @@ pub fn timer_create<L: Layout>(clock: u32, event: usize, to: usize) -> Result<us
     let thread = current();
     let timers = &thread.process().timers;
     let id = timers.create(base, |id| (request(id), notice(request(id))))?;
-    if let Err(error) = UserPtr::new(to).write(&id) {
+    let written = UserPtr::new(to).write(&id);
+    if let Err(error) = written.and_then(|()| clock::check_alarm(clock)) {
         timers.delete(id)?;
         return Err(error);
     }

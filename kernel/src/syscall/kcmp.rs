@@ -60,7 +60,10 @@ fn compare(one: &Thread, two: &Thread, kind: u32, first: usize, second: usize) -
             address(&open(one, first as i32)?),
             address(&open(two, second as i32)?),
         ),
-        WATCHED => (address(&open(one, first as i32)?), watched(two, second)?),
+        WATCHED => {
+            let slot = UserPtr::<[u32; 3]>::new(second).read()?;
+            (address(&open(one, first as i32)?), watched(two, slot)?)
+        }
         MEMORY => (shared(one.space()), shared(two.space())),
         FILES => (shared(one.try_files()), shared(two.try_files())),
         FILE_SYSTEM => (shared(one.try_fs()), shared(two.try_fs())),
@@ -90,8 +93,7 @@ fn open(thread: &Thread, fd: i32) -> Result<Arc<File>> {
 /// The file of a member of an epoll set of `thread`, identified by a `struct kcmp_epoll_slot`: the
 /// set, the descriptor by which the member was added, and an index among the members added by that
 /// descriptor.
-fn watched(thread: &Thread, slot: usize) -> Result<usize> {
-    let [set, fd, which] = UserPtr::<[u32; 3]>::new(slot).read()?;
+fn watched(thread: &Thread, [set, fd, which]: [u32; 3]) -> Result<usize> {
     let set = open(thread, set as i32)?.ops_as::<Epoll>();
     let member = set.ok_or(Errno::EINVAL)?.member(fd as i32, which as usize);
     Ok(address(&member.ok_or(Errno::ENOENT)?))

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::errno::{Errno, Result};
-use crate::keyring::{Key, KeyRef, Kind, right, rings};
+use crate::keyring::{self, Key, KeyRef, Kind, right, rings};
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_vec;
 use crate::mm::user::{UserPtr, UserSlice, read_cstr};
@@ -260,6 +260,7 @@ pub fn keyctl(operation: u32, a: usize, b: usize, c: usize, d: usize) -> Result<
                 .map(|()| 0)
         }
         SETPERM => {
+            keyring::check_permissions(b as u32)?;
             let key = allowed_any(number, true, right::SET_ATTRIBUTES)?;
             key.set_permissions(b as u32).map(|()| 0)
         }
@@ -333,7 +334,7 @@ fn search(ring: i32, kind: usize, description: usize, to: i32) -> Result<usize> 
 
 /// KEYCTL_READ: reads into `room` bytes at `to`.
 fn read(number: i32, to: usize, room: usize) -> Result<usize> {
-    let key = key(number, false)?;
+    let key = key(number, false).map_err(|_| Errno::ENOKEY)?;
     key.check_valid()?;
     // A process that can find a key by a search of its own keyrings may read it too.
     if key.check(right::READ).is_err() && !key.possessed {

@@ -11,6 +11,7 @@ use linux_raw_sys::general::{CAP_SYS_RESOURCE, RLIMIT_CPU, RLIMIT_STACK};
 
 /// prlimit64(2)
 pub fn prlimit64(pid: i32, kind: u32, new: usize, old: usize) -> Result<usize> {
+    let new = UserPtr::<[usize; 2]>::new(new).read_opt()?;
     let process = if pid == 0 || pid == current().tid() {
         current().process().clone()
     } else {
@@ -20,7 +21,6 @@ pub fn prlimit64(pid: i32, kind: u32, new: usize, old: usize) -> Result<usize> {
         }
         process
     };
-    let new = UserPtr::<[usize; 2]>::new(new).read_opt()?;
     let before = exchange(&process, kind, new)?;
     UserPtr::new(old).write_opt(&[before.soft, before.hard])?;
     Ok(0)

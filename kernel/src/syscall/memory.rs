@@ -321,6 +321,12 @@ pub fn msync(addr: usize, len: usize, flags: u32) -> Result<usize> {
     if flags & MS_ASYNC != 0 && flags & MS_SYNC != 0 {
         return Err(Errno::EINVAL);
     }
+    // As on Linux, a length that wraps is 0.
+    let len = if len > usize::MAX - PAGE_SIZE + 1 {
+        0
+    } else {
+        len
+    };
     let range = pages_or_enomem(uaccess::untagged(addr), len)?;
     let space = own_space()?;
     let free = |vma: &Vma| !vma.flags.contains(Flags::LOCKED);

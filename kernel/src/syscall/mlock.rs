@@ -10,7 +10,7 @@ use super::path::check_flags;
 use crate::arch::{uaccess, user_end};
 use crate::errno::{Errno, Result};
 use crate::mm::vma::{Flags, Vma};
-use crate::mm::{AddressSpace, PAGE_SIZE};
+use crate::mm::{AddressSpace, PAGE_SIZE, page_down};
 use crate::task;
 
 /// Checks that locking `more` bytes of a space, in `range` or at a new address, does not exceed
@@ -69,7 +69,12 @@ fn kind(on_fault: bool) -> Flags {
 fn around(addr: usize, len: usize) -> Result<Range<usize>> {
     let addr = uaccess::untagged(addr);
     let start = addr / PAGE_SIZE * PAGE_SIZE;
-    pages_or_enomem(start, len.saturating_add(addr - start))
+    // As on Linux, the length may wrap.
+    let len = page_down(len.wrapping_add(addr - start).wrapping_add(PAGE_SIZE - 1));
+    if start.checked_add(len).is_none() {
+        return Err(Errno::EINVAL);
+    }
+    pages_or_enomem(start, len)
 }
 
 /// mlock(2)

@@ -5,13 +5,14 @@ use alloc::sync::Arc;
 use linux_raw_sys::general::*;
 
 use super::memory::{
-    check_data, gave_up_executable, implied, is_never_executed, own_space, with_specific,
+    check_data, gave_up_executable, implied, is_never_executed, own_space, vmas_of, with_specific,
 };
 use super::mlock;
 use super::path::opened;
 use crate::arch;
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
+use crate::fs::inode::Kind;
 use crate::fs::{File, perm};
 use crate::ipc::sysv_shm;
 use crate::mm::active::NewLock;
@@ -44,7 +45,7 @@ pub fn mmap(
 fn map_droppable(addr: usize, len: usize, prot: u32, flags: u32) -> Result<usize> {
     let is_it = flags & MAP_TYPE == MAP_DROPPABLE;
     if !is_it || flags & (MAP_GROWSDOWN | MAP_HUGETLB | MAP_LOCKED) != 0 {
-        return Err(Errno::EINVAL);
+        return error_of_range(addr, len, flags).and(Err(Errno::EINVAL));
     }
     task::droppable::announce();
     let flags = flags & !MAP_TYPE | MAP_PRIVATE;
@@ -71,6 +72,44 @@ fn add_specific(rights: Rights, prot: u32, file: Option<&Arc<File>>) -> Result<R
     }
     own_space()?.set_tagged();
     Ok(rights.union(Rights::TAGGED))
+}
+
+/// The maximum offset of the end of a file's mapping: what has no size has no limit.
+fn last_offset(file: &File) -> usize {
+    match file.dentry().kind() {
+        Kind::Regular | Kind::Block | Kind::Socket => MAX_OFFSET,
+        _ => usize::MAX,
+    }
+}
+
+/// What mmap(2) would say of a range alone.
+///
+/// # Errors
+/// ENOMEM, EINVAL, EEXIST, EPERM, EAGAIN.
+#[cold]
+#[inline(never)]
+fn error_of_range(addr: usize, len: usize, flags: u32) -> Result<()> {
+    let highest = user_end().checked_sub(len).map(page_down);
+    let highest = highest.ok_or(Errno::ENOMEM)?;
+    let space = own_space()?;
+    if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
+        if addr > highest {
+            return Err(Errno::ENOMEM);
+        }
+        if !addr.is_multiple_of(PAGE_SIZE) {
+            return Err(Errno::EINVAL);
+        }
+        let range = addr..addr + page_up(len);
+        let mut taken = vmas_of(&space, &range);
+        if flags & MAP_FIXED_NOREPLACE != 0 && taken.next().is_some() {
+            return Err(Errno::EEXIST);
+        }
+    }
+    let asked = flags & MAP_LOCKED != 0;
+    if asked || space.locks_new().contains(Flags::LOCKED) {
+        space.check_new_lock(page_up(len), asked, mlock::limit())?;
+    }
+    Ok(())
 }
 
 /// The flags older than MAP_SHARED_VALIDATE, which refuses any other (LEGACY_MAP_MASK).
@@ -107,23 +146,6 @@ fn map<const DROPPABLE: bool>(
     } else {
         None
     };
-    if len == 0 {
-        return Err(Errno::EINVAL);
-    }
-    let mut rights = implied(Rights::from_prot(prot), file.as_deref());
-    let specific = arch::specific_prot(prot);
-    if specific != 0 {
-        rights = add_specific(rights, specific, file.as_ref())?;
-    }
-    let shared = match flags & MAP_TYPE {
-        MAP_PRIVATE => false,
-        MAP_SHARED => true,
-        MAP_SHARED_VALIDATE if file.is_none() => return Err(Errno::EINVAL),
-        MAP_SHARED_VALIDATE if flags & !LEGACY == 0 => true,
-        MAP_SHARED_VALIDATE => return Err(Errno::EOPNOTSUPP),
-        _ if file.is_none() && !DROPPABLE => return map_droppable(addr, len, prot, flags),
-        _ => return Err(Errno::EINVAL),
-    };
     if flags & MAP_HUGETLB != 0 {
         // There are no reserved huge pages, and no file system of them.
         return Err(if file.is_none() {
@@ -132,6 +154,31 @@ fn map<const DROPPABLE: bool>(
             Errno::EINVAL
         });
     }
+    if len == 0 {
+        return Err(Errno::EINVAL);
+    }
+    // As on Linux, what is wrong with the range is told before what is wrong with the file.
+    let refuse = |error| {
+        error_of_range(addr, len, flags)?;
+        match &file {
+            Some(file) if offset > last_offset(file).saturating_sub(len) => Err(Errno::EOVERFLOW),
+            _ => Err(error),
+        }
+    };
+    let mut rights = implied(Rights::from_prot(prot), file.as_deref());
+    let specific = arch::specific_prot(prot);
+    if specific != 0 {
+        rights = add_specific(rights, specific, file.as_ref())?;
+    }
+    let shared = match flags & MAP_TYPE {
+        MAP_PRIVATE => false,
+        MAP_SHARED => true,
+        MAP_SHARED_VALIDATE if file.is_none() => return refuse(Errno::EINVAL),
+        MAP_SHARED_VALIDATE if flags & !LEGACY == 0 => true,
+        MAP_SHARED_VALIDATE => return refuse(Errno::EOPNOTSUPP),
+        _ if file.is_none() && !DROPPABLE => return map_droppable(addr, len, prot, flags),
+        _ => return refuse(Errno::EINVAL),
+    };
     let grows = flags & MAP_GROWSDOWN != 0;
     let mut behaviour = behaviour_of(flags, shared);
     if DROPPABLE {
@@ -139,12 +186,17 @@ fn map<const DROPPABLE: bool>(
     }
     let mapping = match &file {
         Some(file) => {
-            if offset > MAX_OFFSET.saturating_sub(len) {
-                return Err(Errno::EOVERFLOW);
+            if offset > MAX_OFFSET.saturating_sub(len)
+                && offset > last_offset(file).saturating_sub(len)
+            {
+                return refuse(Errno::EOVERFLOW);
             }
-            file_mapping(file, rights, &mut behaviour)?
+            match file_mapping(file, rights, &mut behaviour) {
+                Ok(mapping) => mapping,
+                Err(error) => return refuse(error),
+            }
         }
-        None if shared && grows => return Err(Errno::EINVAL),
+        None if shared && grows => return refuse(Errno::EINVAL),
         None => None,
     };
     let source = match mapping {

@@ -3,16 +3,12 @@
 use super::path::{self, check_flags};
 use crate::errno::{Errno, Result};
 use crate::fs::{Path, mount};
-use crate::mm::heap::try_vec;
 use crate::mm::user::read_cstr;
 use crate::task::require;
-use alloc::vec::Vec;
 use linux_raw_sys::general::*;
 
 /// The maximum length of a source or of options.
 const TEXT_MAX: usize = 4096;
-/// The maximum length of a file system type.
-const KIND_MAX: usize = 64;
 /// The upper half of the flags, as old programs set it.
 const MAGIC: u32 = 0xc0ed_0000;
 
@@ -35,12 +31,10 @@ const _: () = assert!(
 /// flags.
 pub fn mount(source: usize, target: usize, kind: usize, flags: u32, data: usize) -> Result<usize> {
     const KINDS: u32 = MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE;
-    let options = match data {
-        0 => Vec::new(),
-        data => read_cstr(data, TEXT_MAX)?,
-    };
+    let text = |from: usize| (from != 0).then(|| read_cstr(from, TEXT_MAX)).transpose();
+    let (kind, source_text) = (text(kind)?, text(source)?);
+    let options = text(data)?.unwrap_or_default();
     let target = path::resolve(AT_FDCWD, target, 0)?;
-    require(CAP_SYS_ADMIN)?;
     let flags = match flags & 0xffff_0000 {
         MAGIC => flags & 0xffff,
         _ => flags,
@@ -48,6 +42,7 @@ pub fn mount(source: usize, target: usize, kind: usize, flags: u32, data: usize)
     if flags & MS_NOUSER != 0 {
         return Err(Errno::EINVAL);
     }
+    require(CAP_SYS_ADMIN)?;
     let all = flags & MS_REC != 0;
     if flags & MS_REMOUNT != 0 {
         match flags & MS_BIND {
@@ -61,17 +56,9 @@ pub fn mount(source: usize, target: usize, kind: usize, flags: u32, data: usize)
     } else if flags & MS_MOVE != 0 {
         mount::move_to(&named(source)?, target)?;
     } else {
-        let source = match source {
-            0 => try_vec(b"none")?,
-            source => read_cstr(source, TEXT_MAX)?,
-        };
-        mount::mount(
-            &source,
-            target,
-            &read_cstr(kind, KIND_MAX)?,
-            flags,
-            &options,
-        )?;
+        let kind = kind.ok_or(Errno::EINVAL)?;
+        let source = source_text.as_deref().unwrap_or(b"none");
+        mount::mount(source, target, &kind, flags, &options)?;
     }
     Ok(0)
 }

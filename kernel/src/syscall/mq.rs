@@ -59,10 +59,10 @@ pub fn mq_timedsend<L: Layout>(
     priority: u32,
     timeout: usize,
 ) -> Result<usize> {
+    let deadline = read_time::<L>(timeout)?.map(Deadline::TimeOfDay);
     if priority >= mqueue::PRIORITIES {
         return Err(Errno::EINVAL);
     }
-    let deadline = read_time::<L>(timeout)?.map(Deadline::TimeOfDay);
     let (file, queue) = queue_of(fd)?;
     if !file.flags().writable() {
         return Err(Errno::EBADF);

@@ -40,7 +40,7 @@ pub fn mremap(
     if old_len == 0 && place != Move::Never && !keep {
         return duplicate(addr, new_len, place);
     }
-    if old.is_empty() || keep && (place == Move::Never || page_up(new_len) != old.len()) {
+    if old.is_empty() || keep && (place == Move::Never || new_len != old_len) {
         return Err(Errno::EINVAL);
     }
     let mut gone = Removed::new();

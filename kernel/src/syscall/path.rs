@@ -81,11 +81,15 @@ pub fn resolve(directory: i32, path: usize, flags: u32) -> Result<Path> {
 
 /// Resolves a path that has been copied already.
 pub fn resolve_bytes(directory: i32, path: &[u8], flags: u32) -> Result<Path> {
+    if path.is_empty() {
+        if flags & AT_EMPTY_PATH == 0 {
+            return Err(Errno::ENOENT);
+        }
+        let from = base(directory, path)?;
+        return Ok(from.unwrap_or_else(|| current().fs().directory()));
+    }
     let from = base(directory, path)?;
     let context = current().fs();
-    if path.is_empty() && flags & AT_EMPTY_PATH != 0 {
-        return Ok(from.unwrap_or_else(|| context.directory()));
-    }
     Walk::new(&context).resolve(from.as_ref(), path, flags & AT_SYMLINK_NOFOLLOW == 0)
 }
 

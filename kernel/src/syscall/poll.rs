@@ -357,9 +357,9 @@ pub fn pselect6<L: Layout>(
     timeout: usize,
     mask: usize,
 ) -> Result<usize> {
-    let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
-    let deadline = Deadline::read::<L>(timeout)?;
     let [mask, size] = given(mask, L::words)?.unwrap_or_default();
+    let deadline = Deadline::read::<L>(timeout)?;
+    let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
     let result = with_mask(mask, size, || {
         select::<L>(count, [read, write, except], deadline)
     });

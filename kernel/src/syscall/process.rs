@@ -2,7 +2,7 @@
 
 use linux_raw_sys::general::*;
 
-use super::path::file;
+use super::path::opened;
 use crate::errno::{Errno, Result};
 use crate::fs::proc::namespaces;
 use crate::mm::user::{UserPtr, UserSlice};
@@ -163,8 +163,11 @@ pub fn check_rest(address: usize, known: usize, size: usize) -> Result<()> {
 }
 
 /// unshare(2)
-pub fn unshare(flags: u32) -> Result<usize> {
+pub fn unshare(flags: usize) -> Result<usize> {
     let thread = current();
+    let Ok(flags) = u32::try_from(flags) else {
+        return Err(Errno::EINVAL);
+    };
     task::check_namespaces(flags.into())?;
     if u64::from(flags) & !abi::options::UNSHARE.mask() != 0 {
         return Err(Errno::EINVAL);
@@ -190,7 +193,7 @@ pub fn unshare(flags: u32) -> Result<usize> {
 /// process cannot re-enter its user namespace; re-entering the mount namespace would reset root and
 /// directory, which is not supported.
 pub fn setns(fd: i32, kind: u32) -> Result<usize> {
-    let file = file(fd)?;
+    let file = opened(fd)?;
     let namespace = namespaces::of(&file).ok_or(Errno::EINVAL)?;
     if kind != 0 && kind != namespace.kind {
         return Err(Errno::EINVAL);

@@ -27,15 +27,15 @@ pub fn sched_yield() -> Result<usize> {
 }
 
 /// sched_setaffinity(2)
-pub fn sched_setaffinity(tid: i32, size: usize, mask: usize) -> Result<usize> {
+pub fn sched_setaffinity(tid: i32, size: u32, mask: usize) -> Result<usize> {
     let mut bytes = [0; size_of::<u64>()];
-    UserSlice::new(mask, size).copy_in(&mut bytes)?;
+    UserSlice::new(mask, size as usize).copy_in(&mut bytes)?;
+    let thread = thread(tid).map_err(|_| Errno::ESRCH)?;
+    check_owner(&thread.credentials())?;
     let allowed = u64::from_ne_bytes(bytes) & cpu::online_mask();
     if allowed == 0 {
         return Err(Errno::EINVAL);
     }
-    let thread = thread(tid)?;
-    check_owner(&thread.credentials())?;
     thread.sched.allow(allowed);
     sched::leave_forbidden_cpu(&thread);
     Ok(0)
@@ -51,7 +51,7 @@ pub fn sched_getaffinity<L: Layout>(tid: i32, size: usize, to: usize) -> Result<
     let allowed = match thread(tid) {
         Ok(thread) => thread.sched.allowed(),
         Err(Errno::ESRCH) => Subject::ended(tid).map(|_| u64::MAX)?,
-        Err(error) => return Err(error),
+        Err(_) => return Err(Errno::ESRCH),
     };
     let allowed = allowed & cpu::online_mask();
     let bytes = allowed.to_ne_bytes();
@@ -210,7 +210,7 @@ fn may_be_nice(subject: &Subject, nice: i32) -> bool {
 }
 
 fn set_policy(tid: i32, policy: Option<u32>, parameter: usize) -> Result<usize> {
-    if parameter == 0 {
+    if parameter == 0 || tid < 0 {
         return Err(Errno::EINVAL);
     }
     let priority = UserPtr::<u32>::new(parameter).read()?;

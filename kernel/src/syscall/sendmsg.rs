@@ -78,7 +78,7 @@ pub fn sendto(
     let to = (to != 0).then(|| Address::read(to, to_len)).transpose()?;
     let message = Outgoing {
         data: &mut Source::one(&piece),
-        to,
+        to: to.filter(|to| to.len() > 0),
         ancillary: Ancillary::default(),
         flags,
     };
@@ -230,8 +230,8 @@ pub fn recvmmsg<L: Layout>(
     flags: u32,
     timeout: usize,
 ) -> Result<usize> {
-    let target = socket_file(fd)?;
     let deadline = Deadline::read::<L>(timeout)?;
+    let target = socket_file(fd)?;
     let (mut got, mut flags) = (0, flags);
     let wait_for_one = flags & WAIT_FOR_ONE != 0;
     flags &= !WAIT_FOR_ONE;

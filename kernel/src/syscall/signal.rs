@@ -45,6 +45,7 @@ pub(super) fn check_permission(
 }
 
 fn send_one(target: &Process, number: u32, info: &Info) -> Result<()> {
+    check_signal(number)?;
     check_permission(target, None, number)?;
     if number == 0 {
         Ok(())
@@ -55,16 +56,18 @@ fn send_one(target: &Process, number: u32, info: &Info) -> Result<()> {
 
 /// kill(2)
 pub fn kill(pid: i32, number: u32) -> Result<usize> {
-    check_signal(number)?;
     let info = Info::user(number);
     if pid > 0 {
         send_one(&*process_of(pid)?, number, &info)?;
         return Ok(0);
     }
+    if pid == i32::MIN {
+        return Err(Errno::ESRCH);
+    }
+    check_signal(number)?;
     let own = current().process_id();
     match pid {
         0 => send_to_group(current().group(), number, &info),
-        i32::MIN => Err(Errno::ESRCH),
         -1 => {
             let is_other = |process: &Process| process.pid() > 1 && process.pid() != own;
             // It is no error if the caller may not signal some of the processes, or any.
@@ -123,7 +126,6 @@ pub fn tgkill(pid: i32, tid: i32, number: u32) -> Result<usize> {
 }
 
 fn send_to_thread(pid: Option<i32>, tid: i32, number: u32, info: &Info) -> Result<usize> {
-    check_signal(number)?;
     if tid <= 0 {
         return Err(Errno::EINVAL);
     }
@@ -131,6 +133,7 @@ fn send_to_thread(pid: Option<i32>, tid: i32, number: u32, info: &Info) -> Resul
     if pid.is_some_and(|pid| pid != thread.process_id()) {
         return Err(Errno::ESRCH);
     }
+    check_signal(number)?;
     check_permission(thread.process(), Some(&thread), number)?;
     if number != 0 {
         signal::send_thread(&thread, info)?;
@@ -138,13 +141,11 @@ fn send_to_thread(pid: Option<i32>, tid: i32, number: u32, info: &Info) -> Resul
     Ok(0)
 }
 
-/// The information that a program sends with a signal; only to itself may it pretend to be the
-/// kernel or kill(2).
-fn read_info<L: Layout>(number: u32, from: usize, pid: i32) -> Result<Info> {
-    check_signal(number)?;
-    let mut info = L::info(from)?;
+/// The information that a program sends with a signal to the process or thread `to`; only to itself
+/// may it pretend to be the kernel or kill(2).
+fn check_info(number: u32, mut info: Info, to: i32) -> Result<Info> {
     info.signo = number as i32;
-    if (info.code >= 0 || info.code == SI_TKILL) && pid != current().process_id() {
+    if (info.code >= 0 || info.code == SI_TKILL) && to != current().tid() {
         return Err(Errno::EPERM);
     }
     Ok(info)
@@ -152,17 +153,18 @@ fn read_info<L: Layout>(number: u32, from: usize, pid: i32) -> Result<Info> {
 
 /// rt_sigqueueinfo(2)
 pub fn rt_sigqueueinfo<L: Layout>(pid: i32, number: u32, info: usize) -> Result<usize> {
-    let info = read_info::<L>(number, info, pid)?;
+    let info = check_info(number, L::info(info)?, pid)?;
     send_one(&*process_of(pid)?, number, &info)?;
     Ok(0)
 }
 
 /// rt_tgsigqueueinfo(2)
 pub fn rt_tgsigqueueinfo<L: Layout>(pid: i32, tid: i32, number: u32, info: usize) -> Result<usize> {
-    if pid <= 0 {
+    let info = L::info(info)?;
+    if pid <= 0 || tid <= 0 {
         return Err(Errno::EINVAL);
     }
-    let info = read_info::<L>(number, info, pid)?;
+    let info = check_info(number, info, tid)?;
     send_to_thread(Some(pid), tid, number, &info)
 }
 
@@ -184,9 +186,6 @@ const SA_RESTORER: u32 = if arch::signal::HAS_RESTORER {
 /// rt_sigaction(2)
 pub fn rt_sigaction<L: Layout>(number: u32, new: usize, old: usize, size: usize) -> Result<usize> {
     check_set(size)?;
-    if number.wrapping_sub(1) >= signal::LAST {
-        return Err(Errno::EINVAL);
-    }
     let before = change_action(number, given(new, L::action)?)?;
     given(old, |old| L::put_action(old, &before))?;
     Ok(0)

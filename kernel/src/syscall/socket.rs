@@ -14,7 +14,7 @@ use crate::task::current;
 use alloc::sync::Arc;
 use linux_raw_sys::general::{O_CLOEXEC, O_NONBLOCK};
 use linux_raw_sys::net::{
-    SHUT_RD, SHUT_RDWR, SHUT_WR, SO_ATTACH_FILTER, SO_PEERGROUPS, SO_PEERPIDFD, SOL_SOCKET,
+    AF_UNIX, SHUT_RD, SHUT_RDWR, SHUT_WR, SO_ATTACH_FILTER, SO_PEERGROUPS, SO_PEERPIDFD, SOL_SOCKET,
 };
 
 /// The flags in a socket's type argument: SOCK_CLOEXEC and SOCK_NONBLOCK.
@@ -81,8 +81,9 @@ pub fn listen(fd: i32, backlog: u32) -> Result<usize> {
 
 /// connect(2)
 pub fn connect(fd: i32, address: usize, len: u32) -> Result<usize> {
-    let (file, socket) = socket_file(fd)?;
+    opened(fd)?;
     let address = Address::read(address, len)?;
+    let (file, socket) = socket_file(fd)?;
     let wait = socket.send_wait(&file, 0);
     socket.connect(&address, &wait)?;
     Ok(0)
@@ -95,8 +96,9 @@ pub fn accept(fd: i32, address: usize, len: usize) -> Result<usize> {
 
 /// accept4(2)
 pub fn accept4(fd: i32, address: usize, len: usize, flags: u32) -> Result<usize> {
-    let (file, socket) = socket_file(fd)?;
+    opened(fd)?;
     check_flags(flags, FLAGS)?;
+    let (file, socket) = socket_file(fd)?;
     let wait = socket.receive_wait(&file, 0);
     // Without a descriptor and a file for it, the connection stays in the backlog.
     let fd = current().files().reserve()?;
@@ -122,10 +124,7 @@ pub fn getpeername(fd: i32, address: usize, len: usize) -> Result<usize> {
 }
 
 fn write_name(name: &Name, socket: &dyn Socket, address: usize, len: usize) -> Result<usize> {
-    if address == 0 {
-        return Err(Errno::EFAULT);
-    }
-    Address::of(name, socket.base().domain).write(address, len)?;
+    Address::of(name, socket.base().domain).put(address, len)?;
     Ok(0)
 }
 
@@ -145,6 +144,7 @@ pub fn shutdown(fd: i32, how: u32) -> Result<usize> {
 pub fn setsockopt(fd: i32, level: u32, name: u32, value: usize, len: i32) -> Result<usize> {
     let (_, socket) = socket_file(fd)?;
     let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
+    check_level(&*socket, level)?;
     let value = UserPtr::<u8>::new(value).read_vec(len.min(MAX_VALUE))?;
     set_option(&*socket, level, name, &value)
 }
@@ -176,9 +176,18 @@ fn write_filter(bytes: &[u8], room: usize, value: usize, len: usize) -> Result<u
     Ok(0)
 }
 
+/// EOPNOTSUPP for a level other than SOL_SOCKET of a Unix socket, whatever else is wrong.
+fn check_level(socket: &dyn Socket, level: u32) -> Result<()> {
+    match level == SOL_SOCKET || socket.base().domain != AF_UNIX {
+        true => Ok(()),
+        false => Err(Errno::EOPNOTSUPP),
+    }
+}
+
 /// getsockopt(2)
 pub fn getsockopt(fd: i32, level: u32, name: u32, value: usize, len: usize) -> Result<usize> {
     let (_, socket) = socket_file(fd)?;
+    check_level(&*socket, level)?;
     let room = UserPtr::<i32>::new(len).read()?;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
     if (level, name) == (SOL_SOCKET, SO_PEERPIDFD) {

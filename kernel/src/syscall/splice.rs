@@ -4,7 +4,7 @@
 
 use super::file::pieces;
 use super::layout::Layout;
-use super::path::{check_flags, file};
+use super::path::{check_flags, opened};
 use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::fs::file::Whence;
@@ -33,6 +33,19 @@ struct Place {
     put: fn(usize, u64) -> Result<()>,
 }
 
+/// A 64-bit offset that the program gave, or none.
+struct Offset {
+    address: usize,
+    position: Option<i64>,
+}
+
+impl Offset {
+    fn read(address: usize) -> Result<Self> {
+        let position = UserPtr::<i64>::new(address).read_opt()?;
+        Ok(Offset { address, position })
+    }
+}
+
 /// Writes a 64-bit offset.
 fn put_offset64(address: usize, position: u64) -> Result<()> {
     UserPtr::new(address).write(&position)
@@ -45,8 +58,11 @@ fn put_offset32(address: usize, position: u64) -> Result<()> {
 
 impl Side {
     fn new(file: Arc<File>, offset: usize) -> Result<Self> {
-        let position = UserPtr::<i64>::new(offset).read_opt()?;
-        Self::of(file, offset, position, put_offset64)
+        Self::at_offset(file, Offset::read(offset)?)
+    }
+
+    fn at_offset(file: Arc<File>, offset: Offset) -> Result<Self> {
+        Self::of(file, offset.address, offset.position, put_offset64)
     }
 
     fn of(
@@ -175,18 +191,21 @@ fn copy(mut from: Side, mut to: Side, count: usize) -> Result<usize> {
 /// sendfile64(2): the offset has 64 bits.
 pub fn sendfile64(out: i32, input: i32, offset: usize, count: usize) -> Result<usize> {
     let position = UserPtr::<i64>::new(offset).read_opt()?;
-    let (input, out) = (file(input)?, file(out)?);
-    input.check_readable()?;
-    send(Side::of(input, offset, position, put_offset64)?, out, count)
+    let input = source(input, position.is_some())?;
+    send(
+        Side::of(input, offset, position, put_offset64)?,
+        opened(out)?,
+        count,
+    )
 }
 
 /// sendfile(2) of 32-bit programs: no position exceeds the range of the offset.
 pub fn sendfile(out: i32, input: i32, offset: usize, count: usize) -> Result<usize> {
     const LAST: u64 = i32::MAX as u64;
     let position = UserPtr::<i32>::new(offset).read_opt()?.map(i64::from);
-    let (input, out) = (file(input)?, file(out)?);
-    input.check_readable()?;
+    let input = source(input, position.is_some())?;
     let from = Side::of(input, offset, position, put_offset32)?;
+    let out = opened(out)?;
     let count = match from.position {
         None => count,
         Some((_, at)) if at >= LAST && count > 0 => return Err(Errno::EOVERFLOW),
@@ -195,10 +214,17 @@ pub fn sendfile(out: i32, input: i32, offset: usize, count: usize) -> Result<usi
     send(from, out, count)
 }
 
-fn send(from: Side, out: Arc<File>, count: usize) -> Result<usize> {
-    if from.position.is_some() && !from.file.has_places() {
+/// The file that sendfile(2) reads, `at` a position or not.
+fn source(fd: i32, at: bool) -> Result<Arc<File>> {
+    let input = opened(fd)?;
+    input.check_readable()?;
+    if at && !input.has_places() {
         return Err(Errno::ESPIPE);
     }
+    Ok(input)
+}
+
+fn send(from: Side, out: Arc<File>, count: usize) -> Result<usize> {
     out.check_writable()?;
     if let Some(pipe) = out.ops_as::<End>() {
         if from.file.ops_as::<End>().is_some() {
@@ -208,7 +234,8 @@ fn send(from: Side, out: Arc<File>, count: usize) -> Result<usize> {
         return count_both(fill(from, &pipe, count, nonblocking));
     }
     // Bytes read from a stream would be lost if the other side takes less.
-    if !from.file.has_places() || out.flags().has(O_APPEND) {
+    let directory = from.file.dentry().kind() == Kind::Directory;
+    if directory || !from.file.has_places() || out.flags().has(O_APPEND) {
         return Err(Errno::EINVAL);
     }
     count_both(copy(from, Side::new(out, 0)?, count))
@@ -223,8 +250,9 @@ pub fn copy_file_range(
     count: usize,
     flags: u32,
 ) -> Result<usize> {
+    let (input, out) = (opened(input)?, opened(out)?);
+    let offsets = [Offset::read(input_offset)?, Offset::read(out_offset)?];
     check_flags(flags, 0)?;
-    let (input, out) = (file(input)?, file(out)?);
     for file in [&input, &out] {
         match file.dentry().kind() {
             Kind::Regular => {}
@@ -235,7 +263,8 @@ pub fn copy_file_range(
     if out.flags().has(O_APPEND) {
         return Err(Errno::EBADF);
     }
-    let (from, to) = (Side::new(input, input_offset)?, Side::new(out, out_offset)?);
+    let [from, to] = offsets;
+    let (from, to) = (Side::at_offset(input, from)?, Side::at_offset(out, to)?);
     let count = extent(&from, &to, count)?;
     count_both(copy(from, to, count))
 }
@@ -384,9 +413,7 @@ fn files(
     flags: u32,
 ) -> Result<([Arc<File>; 2], [Option<Arc<End>>; 2], bool)> {
     check_flags(flags, SPLICE_FLAGS)?;
-    let files = [file(input)?, file(out)?];
-    files[0].check_readable()?;
-    files[1].check_writable()?;
+    let files = [opened(input)?, opened(out)?];
     let pipes = [0, 1].map(|side: usize| files[side].ops_as::<End>());
     let never = |side: usize| pipes[side].is_some() && files[side].flags().nonblocking();
     let nonblocking = flags & SPLICE_F_NONBLOCK != 0 || never(0) || never(1);
@@ -409,11 +436,14 @@ pub fn splice(
     if from.is_some() && input_offset != 0 || to.is_some() && out_offset != 0 {
         return Err(Errno::ESPIPE);
     }
+    let (out_at, input_at) = (Offset::read(out_offset)?, Offset::read(input_offset)?);
+    input.check_readable()?;
+    out.check_writable()?;
     match (from, to) {
         (None, None) => Err(Errno::EINVAL),
         (None, Some(to)) => {
             check_splice(&input, input_offset)?;
-            fill(Side::new(input, input_offset)?, &to, count, nonblocking)
+            fill(Side::at_offset(input, input_at)?, &to, count, nonblocking)
         }
         (Some(from), None) => {
             check_splice(&out, out_offset)?;
@@ -421,7 +451,7 @@ pub fn splice(
                 return Err(Errno::EINVAL);
             }
             let more = flags & SPLICE_F_MORE != 0;
-            let to = Side::new(out, out_offset)?;
+            let to = Side::at_offset(out, out_at)?;
             drain(&from, to, count, nonblocking, more)
         }
         (Some(from), Some(to)) => pass([&from, &to], count, nonblocking, true),
@@ -430,10 +460,13 @@ pub fn splice(
 
 /// tee(2)
 pub fn tee(input: i32, out: i32, count: usize, flags: u32) -> Result<usize> {
+    check_flags(flags, SPLICE_FLAGS)?;
     if count == 0 {
         return Ok(0);
     }
-    let (_, [from, to], nonblocking) = files(input, out, flags)?;
+    let ([input, out], [from, to], nonblocking) = files(input, out, flags)?;
+    input.check_readable()?;
+    out.check_writable()?;
     let (from, to) = (from.ok_or(Errno::EINVAL)?, to.ok_or(Errno::EINVAL)?);
     pass([&from, &to], count, nonblocking, false)
 }
@@ -442,21 +475,19 @@ pub fn tee(input: i32, out: i32, count: usize, flags: u32) -> Result<usize> {
 /// `flags` decide whether to wait.
 pub fn vmsplice<L: Layout>(fd: i32, vector: usize, count: usize, flags: u32) -> Result<usize> {
     check_flags(flags, SPLICE_FLAGS)?;
-    let file = file(fd)?;
-    let pipe = file.ops_as::<End>().ok_or(Errno::EBADF)?;
+    let file = opened(fd)?;
     let pieces = pieces::<L>(vector, count)?;
     let nonblocking = flags & SPLICE_F_NONBLOCK != 0;
+    let mut from = Source::user(&pieces);
+    // As on Linux, no other file is refused if there is nothing to move.
+    if from.left() == 0 {
+        return Ok(0);
+    }
+    let pipe = file.ops_as::<End>().ok_or(Errno::EBADF)?;
     if file.flags().writable() {
-        let mut from = Source::user(&pieces);
-        match from.left() {
-            0 => Ok(0),
-            _ => pipe.fill(nonblocking, |ring| ring.write(&mut from)),
-        }
+        pipe.fill(nonblocking, |ring| ring.write(&mut from))
     } else {
         let mut to = Sink::user(&pieces);
-        match to.left() {
-            0 => Ok(0),
-            _ => pipe.drain(nonblocking, |ring| ring.read(&mut to)),
-        }
+        pipe.drain(nonblocking, |ring| ring.read(&mut to))
     }
 }

@@ -410,7 +410,12 @@ pub fn utimensat<L: Layout>(
     times: usize,
     flags: u32,
 ) -> Result<usize> {
-    set_times(directory, path, layout::given(times, L::times)?, flags)
+    let times = layout::given(times, L::times)?;
+    // As on Linux, such a call is not even told that there is no such file.
+    if times.is_some_and(|times| times.iter().all(|time| time[1] == i64::from(UTIME_OMIT))) {
+        return Ok(0);
+    }
+    set_times(directory, path, times, flags)
 }
 
 /// Sets a file's times of access and modification, or sets them to now.
@@ -424,17 +429,15 @@ pub fn set_times(
     flags: u32,
 ) -> Result<usize> {
     check_flags(flags, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
+    let place = match path {
+        0 if directory == AT_FDCWD => return Err(Errno::EFAULT),
+        0 if flags != 0 => return Err(Errno::EINVAL),
+        0 => file(directory)?.path().clone(),
+        _ => path::resolve(directory, path, flags)?,
+    };
     let (accessed, modified) = match given {
         None => (Some(Time::now()), Some(Time::now())),
         Some([accessed, modified]) => (time_to_set(accessed)?, time_to_set(modified)?),
-    };
-    if accessed.is_none() && modified.is_none() {
-        return Ok(0);
-    }
-    let place = match path {
-        0 if directory == AT_FDCWD => return Err(Errno::EFAULT),
-        0 => file(directory)?.path().clone(),
-        _ => path::resolve(directory, path, flags)?,
     };
     perm::writable(&place)?;
     let alone = attr_lock::lock(&**place.inode())?;

@@ -4,9 +4,11 @@ use linux_raw_sys::general::*;
 
 use super::futex;
 use super::layout::{Layout, given};
+use super::path::check_flags;
 use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
+use crate::sync::Mutex;
 use crate::task::clock::{self, Deadline, SECOND, Wall};
 use crate::task::futex::Wanted;
 use crate::task::thread::{PutTime, Restart};
@@ -91,13 +93,19 @@ pub fn clock_nanosleep<L: Layout>(
         | CLOCK_MONOTONIC_COARSE
         | CLOCK_REALTIME_COARSE => return Err(Errno::EOPNOTSUPP),
         _ => {
-            let clock = CpuClock::of(clock)?;
+            if clock as i32 >= 0 {
+                CpuClock::of(clock)?;
+            }
             let ns = read_time::<L>(span)?.ok_or(Errno::EFAULT)?;
+            let clock = CpuClock::of(clock)?;
             return sleep_by(&clock, flags, ns, remaining, L::put_time);
         }
     };
     let ns = read_time::<L>(span)?.ok_or(Errno::EFAULT)?;
-    clock::check_alarm(clock)?;
+    if clock::is_alarm(clock) {
+        check_flags(flags, TIMER_ABSTIME)?;
+        clock::check_alarm(clock)?;
+    }
     if flags & TIMER_ABSTIME == 0 {
         return sleep(clock::deadline_in(ns), remaining, L::put_time);
     }
@@ -267,6 +275,10 @@ pub fn clock_getres<L: Layout>(clock: u32, to: usize) -> Result<usize> {
 /// The coarse clocks' resolution on Linux with 250 ticks a second, in ns.
 const COARSE: i64 = 4_000_000;
 
+/// The last time that a clock can be set to, 30 years before it would wrap
+/// (TIME_SETTOD_SEC_MAX).
+const LAST_TO_SET: u64 = i64::MAX as u64 - 30 * 365 * 24 * 3600 * SECOND;
+
 /// clock_settime(2)
 pub fn clock_settime<L: Layout>(clock: u32, from: usize) -> Result<usize> {
     if clock != CLOCK_REALTIME {
@@ -274,6 +286,9 @@ pub fn clock_settime<L: Layout>(clock: u32, from: usize) -> Result<usize> {
         return Err(if counts { Errno::EPERM } else { Errno::EINVAL });
     }
     let ns = read_time::<L>(from)?.ok_or(Errno::EFAULT)?;
+    if ns > LAST_TO_SET {
+        return Err(Errno::EINVAL);
+    }
     require(CAP_SYS_TIME)?;
     clock::set_realtime(ns)?;
     Ok(0)
@@ -283,21 +298,39 @@ pub fn clock_settime<L: Layout>(clock: u32, from: usize) -> Result<usize> {
 pub fn gettimeofday<L: Layout>(to: usize, zone: usize) -> Result<usize> {
     let [seconds, ns] = timespec(clock::realtime_ns());
     given(to, |to| L::put_time(to, [seconds, ns / 1000]))?;
-    UserPtr::new(zone).write_opt(&[0i32; 2])?;
+    let current = *ZONE.lock();
+    UserPtr::new(zone).write_opt(&current.unwrap_or_default())?;
     Ok(0)
 }
 
-/// settimeofday(2)
+/// The farthest time zones from Greenwich, in minutes.
+const MOST_WEST: i32 = 15 * 60;
+
+/// The time zone, once it was set: minutes west of Greenwich, and a kind of daylight saving time.
+static ZONE: Mutex<Option<[i32; 2]>> = Mutex::new(None);
+
+/// settimeofday(2). As on Linux, the first time zone without a time moves the clock by it.
 pub fn settimeofday<L: Layout>(from: usize, zone: usize) -> Result<usize> {
-    UserPtr::<[i32; 2]>::new(zone).read_opt()?;
-    let Some([seconds, us]) = given(from, L::time)? else {
-        return Ok(0);
-    };
-    if !(0..1_000_000).contains(&us) {
+    let time = given(from, L::time)?;
+    if time.is_some_and(|[_, us]| !(0..1_000_000).contains(&us)) {
         return Err(Errno::EINVAL);
     }
-    let ns = nanoseconds([seconds, us * 1000])?;
+    let zone = UserPtr::<[i32; 2]>::new(zone).read_opt()?;
+    let ns = time.map(|[seconds, us]| nanoseconds([seconds, us * 1000]));
+    let ns = ns.transpose()?;
     require(CAP_SYS_TIME)?;
-    clock::set_realtime(ns)?;
+    if zone.is_some_and(|[west, _]| !(-MOST_WEST..=MOST_WEST).contains(&west)) {
+        return Err(Errno::EINVAL);
+    }
+    let first = zone.is_some_and(|zone| ZONE.lock().replace(zone).is_none());
+    match (ns, zone) {
+        (Some(ns), _) => clock::set_realtime(ns)?,
+        // The hardware's clock was in local time.
+        (None, Some([west, _])) if first && west != 0 => {
+            let ahead = i64::from(west) * 60 * SECOND as i64;
+            clock::set_realtime(clock::realtime_ns().saturating_add_signed(ahead))?;
+        }
+        _ => {}
+    }
     Ok(0)
 }

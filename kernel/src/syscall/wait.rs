@@ -11,7 +11,7 @@ use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::clock;
 use crate::task::pidfd;
 use crate::task::rusage::{Times, Usage, user_hz};
-use crate::task::wait_child::{self, Which};
+use crate::task::wait_child::{self, Found, Which};
 use crate::task::{current, process::Process, signal::Info};
 
 /// `struct rusage` (include/uapi/linux/resource.h), as words: user and system times, the largest
@@ -62,6 +62,26 @@ pub fn waitid<L: Layout>(
     options: u32,
     usage: usize,
 ) -> Result<usize> {
+    let found = find(kind, id, options);
+    // As on Linux, the result is written even after an error; then it is empty.
+    let mut shown = Info::child(0, 0, 0, 0, 0, (0, 0));
+    if let Ok(Some(found)) = found {
+        given(usage, |to| {
+            L::put_words(to, &resource_usage(found.usage, found.usage.times()))
+        })?;
+        let (code, status) = found.event;
+        shown = Info::child(SIGCHLD, code, found.pid, found.uid, status, (0, 0));
+    }
+    if info != 0 {
+        // Only `si_signo` to `si_status` are written.
+        let len = L::INFO_DATA + 3 * size_of::<i32>();
+        UserSlice::new(info, len).copy_out(&L::info_bytes(&shown)[..len])?;
+    }
+    found.map(|_| 0)
+}
+
+/// Waits for a child as waitid(2) does; `None` with WNOHANG.
+fn find(kind: u32, id: i32, options: u32) -> Result<Option<Found>> {
     let states = WEXITED | WSTOPPED | WCONTINUED;
     check_flags(options, OPTIONS)?;
     if options & states == 0 {
@@ -80,25 +100,10 @@ pub fn waitid<L: Layout>(
         P_PGID if id >= 0 => Which::Group(if id == 0 { current().group() } else { id }),
         _ => return Err(Errno::EINVAL),
     };
-    let found = match wait_child::wait(&which, options | if nonblocking { WNOHANG } else { 0 }) {
+    match wait_child::wait(&which, options | if nonblocking { WNOHANG } else { 0 }) {
         Ok(None) if nonblocking && options & WNOHANG == 0 => Err(Errno::EAGAIN),
         found => found,
-    };
-    // As on Linux, the result is written even after an error; then it is empty.
-    let mut shown = Info::child(0, 0, 0, 0, 0, (0, 0));
-    if let Ok(Some(found)) = found {
-        given(usage, |to| {
-            L::put_words(to, &resource_usage(found.usage, found.usage.times()))
-        })?;
-        let (code, status) = found.event;
-        shown = Info::child(SIGCHLD, code, found.pid, found.uid, status, (0, 0));
     }
-    if info != 0 {
-        // Only `si_signo` to `si_status` are written.
-        let len = L::INFO_DATA + 3 * size_of::<i32>();
-        UserSlice::new(info, len).copy_out(&L::info_bytes(&shown)[..len])?;
-    }
-    found.map(|_| 0)
 }
 
 /// getrusage(2)

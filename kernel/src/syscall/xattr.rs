@@ -47,33 +47,50 @@ fn check(entry: &Path, name: &[u8], write: bool) -> Result<()> {
         (true, _) if privileged => Ok(()),
         (true, _) => Err(if write { Errno::EPERM } else { Errno::ENODATA }),
         (_, true) if privileged || !write => Ok(()),
+        (_, true) if entry.kind() == Kind::Anonymous => Err(Errno::EOPNOTSUPP),
         (_, true) => Err(Errno::EPERM),
+        // Sockets have one, which can only be read.
+        _ if name.starts_with(b"system.") && !write && entry.kind() == Kind::Socket => Ok(()),
         _ if name.starts_with(b"system.") => Err(Errno::EOPNOTSUPP),
         // No file system supports other names; a lack of permission is reported first.
         _ => perm::check(entry, wanted).and(Err(Errno::EOPNOTSUPP)),
     }
 }
 
-fn set(entry: &Path, key: usize, value: usize, size: usize, flags: u32) -> Result<usize> {
-    check_flags(flags, XATTR_CREATE | XATTR_REPLACE)?;
-    let key = name(key)?;
-    if size > SIZE_MAX {
-        return Err(Errno::E2BIG);
+/// A name with its new value, which Linux reads before it looks for the file.
+struct Given {
+    key: Vec<u8>,
+    value: Vec<u8>,
+    flags: u32,
+}
+
+impl Given {
+    fn read(key: usize, value: usize, size: usize, flags: u32) -> Result<Self> {
+        check_flags(flags, XATTR_CREATE | XATTR_REPLACE)?;
+        let key = name(key)?;
+        if size > SIZE_MAX {
+            return Err(Errno::E2BIG);
+        }
+        let value = UserPtr::<u8>::new(value).read_vec(size)?;
+        Ok(Given { key, value, flags })
     }
-    let value = UserPtr::<u8>::new(value).read_vec(size)?;
-    if key == file_capabilities::NAME && !value.is_empty() {
-        file_capabilities::check(&value)?;
+
+    fn set(&self, entry: &Path) -> Result<usize> {
+        let Given { key, value, flags } = self;
+        if *key == file_capabilities::NAME && !value.is_empty() {
+            file_capabilities::check(value)?;
+        }
+        let _alone = attr_lock::lock(&**entry.inode())?;
+        check(entry, key, true)?;
+        let change = match *flags {
+            0 => XattrChange::Set(value),
+            XATTR_CREATE => XattrChange::Create(value),
+            XATTR_REPLACE => XattrChange::Replace(value),
+            _ => return Err(Errno::EINVAL),
+        };
+        entry.inode().set_xattr(key, change)?;
+        Ok(0)
     }
-    let _alone = attr_lock::lock(&**entry.inode())?;
-    check(entry, &key, true)?;
-    let change = match flags {
-        0 => XattrChange::Set(&value),
-        XATTR_CREATE => XattrChange::Create(&value),
-        XATTR_REPLACE => XattrChange::Replace(&value),
-        _ => return Err(Errno::EINVAL),
-    };
-    entry.inode().set_xattr(&key, change)?;
-    Ok(0)
 }
 
 /// Copies `bytes` to the program, or returns their length if it gave no room.
@@ -120,11 +137,10 @@ fn keep_untrusted(names: &mut Vec<u8>) {
     names.truncate(kept);
 }
 
-fn remove(entry: &Path, key: usize) -> Result<usize> {
-    let key = name(key)?;
+fn remove(entry: &Path, key: &[u8]) -> Result<usize> {
     let _alone = attr_lock::lock(&**entry.inode())?;
-    check(entry, &key, true)?;
-    entry.inode().set_xattr(&key, XattrChange::Remove)?;
+    check(entry, key, true)?;
+    entry.inode().set_xattr(key, XattrChange::Remove)?;
     Ok(0)
 }
 
@@ -142,17 +158,20 @@ fn open(fd: i32) -> Result<Path> {
 
 /// setxattr(2)
 pub fn setxattr(path: usize, name: usize, value: usize, size: usize, flags: u32) -> Result<usize> {
-    set(&followed(path)?, name, value, size, flags)
+    let given = Given::read(name, value, size, flags)?;
+    given.set(&followed(path)?)
 }
 
 /// lsetxattr(2)
 pub fn lsetxattr(path: usize, name: usize, value: usize, size: usize, flags: u32) -> Result<usize> {
-    set(&itself(path)?, name, value, size, flags)
+    let given = Given::read(name, value, size, flags)?;
+    given.set(&itself(path)?)
 }
 
 /// fsetxattr(2)
 pub fn fsetxattr(fd: i32, name: usize, value: usize, size: usize, flags: u32) -> Result<usize> {
-    set(&open(fd)?, name, value, size, flags)
+    let entry = open(fd)?;
+    Given::read(name, value, size, flags)?.set(&entry)
 }
 
 /// getxattr(2)
@@ -187,15 +206,18 @@ pub fn flistxattr(fd: i32, names: usize, size: usize) -> Result<usize> {
 
 /// removexattr(2)
 pub fn removexattr(path: usize, name: usize) -> Result<usize> {
-    remove(&followed(path)?, name)
+    let key = self::name(name)?;
+    remove(&followed(path)?, &key)
 }
 
 /// lremovexattr(2)
 pub fn lremovexattr(path: usize, name: usize) -> Result<usize> {
-    remove(&itself(path)?, name)
+    let key = self::name(name)?;
+    remove(&itself(path)?, &key)
 }
 
 /// fremovexattr(2)
 pub fn fremovexattr(fd: i32, name: usize) -> Result<usize> {
-    remove(&open(fd)?, name)
+    let entry = open(fd)?;
+    remove(&entry, &self::name(name)?)
 }

@@ -180,10 +180,15 @@ impl Drop for Following {
 /// # Errors
 /// EPERM.
 pub fn check_alarm(clock: u32) -> Result<()> {
-    match clock {
-        CLOCK_REALTIME_ALARM | CLOCK_BOOTTIME_ALARM => require(CAP_WAKE_ALARM),
-        _ => Ok(()),
+    match is_alarm(clock) {
+        true => require(CAP_WAKE_ALARM),
+        false => Ok(()),
     }
+}
+
+/// Whether the clock's timers wake a machine that sleeps.
+pub fn is_alarm(clock: u32) -> bool {
+    matches!(clock, CLOCK_REALTIME_ALARM | CLOCK_BOOTTIME_ALARM)
 }
 
 /// The number of times that the time of day was set.

@@ -67,7 +67,7 @@ pub fn new_session() -> Result<i32> {
 pub fn set_group(pid: i32, group: i32) -> Result<()> {
     let thread = current();
     let this = thread.process();
-    if group < 0 {
+    if group < 0 || group == 0 && pid < 0 {
         return Err(Errno::EINVAL);
     }
     let process = if pid == 0 {

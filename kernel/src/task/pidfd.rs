@@ -9,7 +9,7 @@ use linux_raw_sys::general::{O_EXCL, O_NONBLOCK, O_RDWR};
 
 use super::{Process, Thread, current, pid_table};
 use crate::errno::{Errno, Result};
-use crate::fs::file::FileOps;
+use crate::fs::file::{FileOps, Whence};
 use crate::fs::poll::{Events, PollTable};
 use crate::fs::seq_file::Text;
 use crate::fs::{File, OpenFlags, anonymous, fdtable};
@@ -88,6 +88,22 @@ impl PidFd {
 impl FileOps for PidFd {
     fn is_stream(&self) -> bool {
         true
+    }
+
+    fn has_places(&self) -> bool {
+        true
+    }
+
+    fn seek(&self, _file: &File, _position: u64, _offset: i64, _whence: Whence) -> Result<u64> {
+        Err(Errno::ESPIPE)
+    }
+
+    fn ioctl(&self, _file: &File, _request: u32, argument: usize) -> Result<usize> {
+        Err(if argument == 0 {
+            Errno::ENOTTY
+        } else {
+            Errno::EINVAL
+        })
     }
 
     fn describe(&self, text: &mut Text) {

@@ -1,7 +1,7 @@
 //! The code of a hostile guest: random instructions, most of which trap.
 
 use crate::machine::{DISTRIBUTOR, LEN, MEMORY, Memory, REDISTRIBUTORS};
-use crate::random::Random;
+use random::Random;
 
 /// The offset of the vectors in the guest's memory.
 pub const VECTORS: usize = 0x8000;

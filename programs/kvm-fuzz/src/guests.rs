@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::code;
 use crate::machine::{self, MEMORY, Memory, RUN, call, make};
-use crate::random::Random;
+use random::Random;
 
 /// Guests in each round.
 const GUESTS: usize = 6;

@@ -3,7 +3,7 @@
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
-use crate::random::Random;
+use random::Random;
 
 /// The address and the size of a guest's memory.
 pub const MEMORY: u64 = 0x4000_0000;

@@ -4,7 +4,6 @@
 mod code;
 mod guests;
 mod machine;
-mod random;
 mod requests;
 
 use std::thread;

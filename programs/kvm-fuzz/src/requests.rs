@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::machine::{self, Memory, Page, call, make};
-use crate::random::Random;
+use random::Random;
 
 /// Requests in each round.
 const REQUESTS: usize = 3000;

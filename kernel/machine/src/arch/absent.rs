@@ -118,6 +118,8 @@ pub fn set_store_bypass(_frame: &mut Frame, _allowed: bool) {}
 
 /// Whether READ_IMPLIES_EXEC makes the heap of `brk` executable.
 pub const HEAP_MAY_EXECUTE: bool = false;
+/// Whether there is a system call renameat(2) beside renameat2(2).
+pub const HAS_RENAMEAT: bool = false;
 /// Whether the CPU ignores the top byte of a program's addresses.
 pub const ADDRESS_TAGS: bool = false;
 /// The personality bits that no program starts with.

@@ -45,6 +45,13 @@ impl RemapRequest {
     pub(super) fn is_large(&self) -> bool {
         is_large(&(0..self.len.max(self.old.len())))
     }
+
+    /// Whether the mapping is at most cut off: as on Linux, the rest may be of several VMAs, or of
+    /// none.
+    fn only_shrinks(&self) -> bool {
+        let stays = !self.keep && !matches!(self.place, Move::To(_));
+        stays && self.len <= self.old.len()
+    }
 }
 
 impl AddressSpace {
@@ -60,7 +67,7 @@ impl AddressSpace {
         limits: &Limits,
         gone: &mut Removed,
     ) -> Result<(usize, Flags)> {
-        let large = request.is_large();
+        let (large, only_shrinks) = (request.is_large(), request.only_shrinks());
         let RemapRequest {
             mut old,
             len,
@@ -68,13 +75,13 @@ impl AddressSpace {
             keep,
         } = request;
         if large {
-            self.unmap_before(&old, len, place, gone)?;
+            self.unmap_before(&old, len, (place, only_shrinks), gone)?;
             old.end = old.end.min(old.start + len);
         }
         let mut parts = self.parts();
         let mut space = self.lock_to_change()?;
         let vma = space.vmas.find(old.start).ok_or(Errno::EFAULT)?.clone();
-        may_move(&vma, &old)?;
+        may_move(&vma, &old, only_shrinks)?;
         if let Move::To(start) = place {
             target(space.end, &old, start, len)?;
         }
@@ -208,10 +215,10 @@ impl AddressSpace {
         &self,
         old: &Range<usize>,
         len: usize,
-        place: Move,
+        (place, only_shrinks): (Move, bool),
         gone: &mut Removed,
     ) -> Result<()> {
-        let allowed = self.with_vma(old.start, |vma| may_move(vma, old));
+        let allowed = self.with_vma(old.start, |vma| may_move(vma, old, only_shrinks));
         allowed.ok_or(Errno::EFAULT)??;
         if let Move::To(start) = place {
             self.unmap(target(self.end(), old, start, len)?, gone)?;
@@ -229,10 +236,10 @@ impl AddressSpace {
 ///
 /// # Errors
 /// EPERM, EFAULT.
-fn may_move(vma: &Vma, old: &Range<usize>) -> Result<()> {
+fn may_move(vma: &Vma, old: &Range<usize>, only_shrinks: bool) -> Result<()> {
     if vma.flags.contains(Flags::SEALED) {
         Err(Errno::EPERM)
-    } else if old.end > vma.end {
+    } else if old.end > vma.end && !only_shrinks {
         Err(Errno::EFAULT)
     } else {
         Ok(())

@@ -492,6 +492,10 @@ fn check_polling([t0, t1, t2, t3, b0, b1, prefers, zero]: [u8; 8]) -> Result<()>
 }
 
 impl FileOps for Epoll {
+    fn ignores_seeks(&self) -> bool {
+        true
+    }
+
     fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
         let params = UserPtr::<[u8; 8]>::new(argument);
         match request {

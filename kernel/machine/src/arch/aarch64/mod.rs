@@ -99,6 +99,8 @@ pub const UTS_MACHINE: &str = "aarch64";
 pub const UTS_MACHINE_32: &str = "armv8l";
 /// Whether READ_IMPLIES_EXEC makes the heap of `brk` executable.
 pub const HEAP_MAY_EXECUTE: bool = true;
+/// Whether there is a system call renameat(2) beside renameat2(2) (`__ARCH_WANT_RENAMEAT`).
+pub const HAS_RENAMEAT: bool = true;
 
 /// Whether the CPU ignores the top byte of a program's addresses.
 pub const ADDRESS_TAGS: bool = true;

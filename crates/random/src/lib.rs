@@ -1,4 +1,6 @@
-//! Pseudo-random numbers from a seed (SplitMix64).
+//! Pseudo-random numbers from a seed (SplitMix64), for tests that must repeat exactly.
+#![no_std]
+#![forbid(unsafe_code)]
 
 /// The generator's state.
 pub struct Random(u64);
