@@ -4,6 +4,5 @@
 fuzz digest 5 6 35
 fuzz digest 5 74 30
 fuzz digest 5 124 20
-fuzz digest 5 171 18
-fuzz digest 5 294 21
+fuzz digest 5 168 18
 fuzz digest 5 330 27

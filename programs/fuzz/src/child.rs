@@ -129,7 +129,13 @@ fn local(port: u16) -> libc::sockaddr_in {
     address
 }
 
+/// Binds to a port, which a connection of an earlier run may still have.
 fn bind(fd: &OwnedFd, port: u16) {
+    let on = 1i32;
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_REUSEADDR);
+    // SAFETY: the call reads a number.
+    let done = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const on).cast(), 4) };
+    assert_eq!(done, 0, "setsockopt");
     let (address, len) = (local(port), size_of::<libc::sockaddr_in>() as u32);
     // SAFETY: the call reads the address.
     let done = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) };

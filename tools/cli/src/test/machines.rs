@@ -440,6 +440,7 @@ pub fn recording(case: &Case, options: &TestOptions) -> Option<Setting> {
         None if case.hypervisor => all().find(Setting::virtualises),
         None => options
             .arches()
+            .filter(|&arch| case.only.is_none_or(|only| only == arch))
             .find_map(|arch| settings(options, arch).next()),
     }
 }
