@@ -3,6 +3,7 @@
 use crate::arch::irq;
 use crate::block::{self, BlockDevice, Piece};
 use crate::errno::{Errno, Result};
+use crate::mm::fault_inject::NoFail;
 use crate::mm::frame;
 use crate::mm::heap::{try_arc, try_box};
 use crate::mm::virtio::Device;
@@ -184,11 +185,13 @@ impl VirtioBlk {
     /// Runs `submit`, and waits for the requests that it submits.
     fn run(&self, submit: impl FnOnce(&Arc<Batch>) -> Result<()>) -> Result<()> {
         // This is from the kernel's reserve, since pages must be written even if memory is short.
+        let reserved = NoFail::begin();
         let batch = Arc::new(Batch {
             left: AtomicUsize::new(1),
             failed: AtomicBool::new(false),
             done: WaitQueue::new(),
         });
+        drop(reserved);
         let submitted = submit(&batch);
         batch.end(true);
         batch.done.wait(|| batch.left.load(Acquire) == 0);

@@ -133,8 +133,8 @@ impl FileOps for Memory {
     fn poll(&self, _file: &File, _table: Option<&mut PollTable>) -> Events {
         match self {
             // As on Linux, which awaits writes only while there is no entropy.
-            Memory::Random => Events::READABLE,
-            _ => Events::READABLE | Events::WRITABLE,
+            Memory::Random => Events::IN,
+            _ => Events::IN | Events::OUT,
         }
     }
 

@@ -123,7 +123,7 @@ impl FileOps for EventFd {
 
     fn write(&self, file: &File, from: &mut Source, _position: u64) -> Result<usize> {
         let mut bytes = [0; 8];
-        if from.left() != 8 {
+        if from.first_piece() != 8 {
             return Err(Errno::EINVAL);
         }
         from.take(&mut bytes)?;

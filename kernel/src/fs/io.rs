@@ -522,6 +522,20 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// The length of the first piece, of which nothing was taken yet. Linux writes to some files
+    /// piece by piece.
+    pub fn first_piece(&self) -> usize {
+        match &self.0 {
+            Origin::User(cursor) => cursor
+                .pieces
+                .iter()
+                .map(|piece| piece.len)
+                .find(|&len| len > 0)
+                .unwrap_or(0),
+            Origin::Kernel(bytes) => bytes.left(),
+        }
+    }
+
     /// All addresses and lengths of its pieces, combined by OR, which shows their common alignment.
     pub fn alignment(&self) -> usize {
         match &self.0 {

@@ -58,6 +58,14 @@ pub fn permitted(dentry: &Dentry, wanted: u32) -> Result<()> {
     })
 }
 
+/// EROFS if the mount of `path` is read-only, whatever the file is (Linux's mnt_want_write).
+pub fn mount_writable(path: &Path) -> Result<()> {
+    match path.mount_flags() & MS_RDONLY {
+        0 => Ok(()),
+        _ => Err(Errno::EROFS),
+    }
+}
+
 /// EROFS if writing at `path` would change a file system that is mounted read-only.
 pub fn writable(path: &Path) -> Result<()> {
     let stored = matches!(path.kind(), Kind::Regular | Kind::Directory | Kind::Symlink);

@@ -430,10 +430,10 @@ impl Options {
 /// setsockopt(SOL_SOCKET)
 pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
     let options = &socket.base().options;
-    check_privilege(socket, name, value)?;
     if name != SO_BINDTODEVICE {
         number(value)?;
     }
+    check_privilege(socket, name, value)?;
     if let Some(bit) = Options::bit(name) {
         set_switch(socket, name, bit, number(value)? != 0)?;
         socket.options_changed();

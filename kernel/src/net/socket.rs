@@ -416,7 +416,7 @@ struct Node {
 }
 
 /// The attribute by which lsof(8) shows a socket's protocol, and its entry in a list.
-const PROTOCOL_NAME: &str = "system.sockprotoname";
+pub const PROTOCOL_NAME: &[u8] = b"system.sockprotoname";
 const PROTOCOL_ENTRY: &[u8] = b"system.sockprotoname\0";
 
 /// Linux's name for the protocol of a socket (`struct proto`).
@@ -458,7 +458,7 @@ impl Inode for Node {
     }
 
     fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
-        if name != PROTOCOL_NAME.as_bytes() {
+        if name != PROTOCOL_NAME {
             return Err(Errno::EOPNOTSUPP);
         }
         let mut value = try_vec(self.protocol.as_bytes())?;

@@ -324,13 +324,19 @@ pub fn pieces<L: Layout>(address: usize, count: usize) -> Result<Vec<IoVec>> {
     Ok(pieces)
 }
 
+/// Whether a call that moves `left` bytes is done without a look at the file, as on Linux. Some of
+/// the files that are no file system's cannot be read, or written, at all.
+fn moves_nothing(file: &File, left: usize) -> bool {
+    left == 0 && file.dentry().kind() != Kind::Anonymous
+}
+
 /// readv(2)
 pub fn readv<L: Layout>(fd: i32, vector: usize, count: usize) -> Result<usize> {
     let file = file(fd)?;
     file.check_readable()?;
     let pieces = pieces::<L>(vector, count)?;
     let mut sink = Sink::user(&pieces);
-    if sink.left() == 0 {
+    if moves_nothing(&file, sink.left()) {
         return Ok(0);
     }
     let done = file.read(&mut sink);
@@ -343,7 +349,7 @@ pub fn writev<L: Layout>(fd: i32, vector: usize, count: usize) -> Result<usize> 
     file.check_writable()?;
     let pieces = pieces::<L>(vector, count)?;
     let mut source = Source::user(&pieces);
-    if source.left() == 0 {
+    if moves_nothing(&file, source.left()) {
         return Ok(0);
     }
     let done = file.write(&mut source);
@@ -385,7 +391,7 @@ pub fn preadv<L: Layout>(fd: i32, vector: usize, count: usize, offset: i64) -> R
     file.check_read_at()?;
     let pieces = pieces::<L>(vector, count)?;
     let mut sink = Sink::user(&pieces);
-    if sink.left() == 0 {
+    if moves_nothing(&file, sink.left()) {
         return Ok(0);
     }
     let done = file.read_at(&mut sink, position);
@@ -399,7 +405,7 @@ pub fn pwritev<L: Layout>(fd: i32, vector: usize, count: usize, offset: i64) -> 
     file.check_write_at()?;
     let pieces = pieces::<L>(vector, count)?;
     let mut source = Source::user(&pieces);
-    if source.left() == 0 {
+    if moves_nothing(&file, source.left()) {
         return Ok(0);
     }
     let done = file.write_at(&mut source, position);
@@ -451,7 +457,7 @@ pub fn preadv2<L: Layout>(
     let pieces = pieces::<L>(vector, count)?;
     let mut sink = Sink::user(&pieces);
     // As on Linux, no flag is refused if there is nothing to read.
-    if sink.left() == 0 {
+    if moves_nothing(&file, sink.left()) {
         return Ok(0);
     }
     check_rwf(flags)?;
@@ -482,7 +488,7 @@ pub fn pwritev2<L: Layout>(
     }
     let pieces = pieces::<L>(vector, count)?;
     let mut source = Source::user(&pieces);
-    if source.left() == 0 {
+    if moves_nothing(&file, source.left()) {
         return Ok(0);
     }
     check_rwf(flags)?;

@@ -65,12 +65,17 @@ fn kind(on_fault: bool) -> Flags {
     Flags::LOCKED.with(Flags::LOCK_ON_FAULT, on_fault)
 }
 
-/// The pages that contain any of `len` bytes at `addr`.
-fn around(addr: usize, len: usize) -> Result<Range<usize>> {
+/// The first page that contains any of `len` bytes at `addr`, and the length of all, which may have
+/// wrapped, as on Linux.
+fn around(addr: usize, len: usize) -> (usize, usize) {
     let addr = uaccess::untagged(addr);
-    let start = addr / PAGE_SIZE * PAGE_SIZE;
-    // As on Linux, the length may wrap.
-    let len = page_down(len.wrapping_add(addr - start).wrapping_add(PAGE_SIZE - 1));
+    let start = page_down(addr);
+    let len = len.wrapping_add(addr - start).wrapping_add(PAGE_SIZE - 1);
+    (start, page_down(len))
+}
+
+/// EINVAL for a range that wraps, and ENOMEM for one that goes beyond the user range.
+fn checked((start, len): (usize, usize)) -> Result<Range<usize>> {
     if start.checked_add(len).is_none() {
         return Err(Errno::EINVAL);
     }
@@ -85,9 +90,10 @@ pub fn mlock(addr: usize, len: usize) -> Result<usize> {
 /// mlock2(2)
 pub fn mlock2(addr: usize, len: usize, flags: u32) -> Result<usize> {
     check_flags(flags, abi::options::MLOCK.mask() as u32)?;
-    let range = around(addr, len)?;
+    let (start, len) = around(addr, len);
     let space = own_space()?;
-    check(&space, range.len(), range.clone())?;
+    check(&space, len, start..start.saturating_add(len))?;
+    let range = checked((start, len))?;
     space.lock_pages(range.clone(), kind(flags & MLOCK_ONFAULT != 0))?;
     if flags & MLOCK_ONFAULT == 0 {
         task::fault::populate(&space, range, None).map_err(|error| match error {
@@ -102,7 +108,7 @@ pub fn mlock2(addr: usize, len: usize, flags: u32) -> Result<usize> {
 
 /// munlock(2)
 pub fn munlock(addr: usize, len: usize) -> Result<usize> {
-    let range = around(addr, len)?;
+    let range = checked(around(addr, len))?;
     own_space()?.lock_pages(range, Flags::empty())?;
     Ok(0)
 }

@@ -77,7 +77,7 @@ fn add_specific(rights: Rights, prot: u32, file: Option<&Arc<File>>) -> Result<R
 /// The maximum offset of the end of a file's mapping: what has no size has no limit.
 fn last_offset(file: &File) -> usize {
     match file.dentry().kind() {
-        Kind::Regular | Kind::Block | Kind::Socket => MAX_OFFSET,
+        Kind::Regular | Kind::Block | Kind::Socket | Kind::Anonymous => MAX_OFFSET,
         _ => usize::MAX,
     }
 }
@@ -146,13 +146,9 @@ fn map<const DROPPABLE: bool>(
     } else {
         None
     };
-    if flags & MAP_HUGETLB != 0 {
-        // There are no reserved huge pages, and no file system of them.
-        return Err(if file.is_none() {
-            Errno::ENOMEM
-        } else {
-            Errno::EINVAL
-        });
+    // There is no file system of huge pages.
+    if flags & MAP_HUGETLB != 0 && file.is_some() {
+        return Err(Errno::EINVAL);
     }
     if len == 0 {
         return Err(Errno::EINVAL);
@@ -179,6 +175,10 @@ fn map<const DROPPABLE: bool>(
         _ if file.is_none() && !DROPPABLE => return map_droppable(addr, len, prot, flags),
         _ => return refuse(Errno::EINVAL),
     };
+    // Nor are any reserved.
+    if flags & MAP_HUGETLB != 0 {
+        return refuse(Errno::ENOMEM);
+    }
     let grows = flags & MAP_GROWSDOWN != 0;
     let mut behaviour = behaviour_of(flags, shared);
     if DROPPABLE {

@@ -78,7 +78,8 @@ pub fn sendto(
     let to = (to != 0).then(|| Address::read(to, to_len)).transpose()?;
     let message = Outgoing {
         data: &mut Source::one(&piece),
-        to: to.filter(|to| to.len() > 0),
+        // Other families refuse an address without a byte.
+        to: to.filter(|to| to.len() > 0 || socket.base().domain != AF_UNIX),
         ancillary: Ancillary::default(),
         flags,
     };

@@ -30,8 +30,13 @@ const MAX_VALUE: usize = 4096;
 /// The open file of a descriptor, and its socket.
 pub fn socket_file(fd: i32) -> Result<(Arc<File>, Arc<dyn Socket>)> {
     let file = opened(fd)?;
+    let socket = socket_of(&file)?;
+    Ok((file, socket))
+}
+
+fn socket_of(file: &File) -> Result<Arc<dyn Socket>> {
     let ops = file.ops_as::<SocketFile>().ok_or(Errno::ENOTSOCK)?;
-    Ok((file, ops.socket().clone()))
+    Ok(ops.socket().clone())
 }
 
 fn check_kind(domain: u32, kind: u32) -> Result<()> {
@@ -81,9 +86,9 @@ pub fn listen(fd: i32, backlog: u32) -> Result<usize> {
 
 /// connect(2)
 pub fn connect(fd: i32, address: usize, len: u32) -> Result<usize> {
-    opened(fd)?;
+    let file = opened(fd)?;
     let address = Address::read(address, len)?;
-    let (file, socket) = socket_file(fd)?;
+    let socket = socket_of(&file)?;
     let wait = socket.send_wait(&file, 0);
     socket.connect(&address, &wait)?;
     Ok(0)
@@ -96,9 +101,9 @@ pub fn accept(fd: i32, address: usize, len: usize) -> Result<usize> {
 
 /// accept4(2)
 pub fn accept4(fd: i32, address: usize, len: usize, flags: u32) -> Result<usize> {
-    opened(fd)?;
+    let file = opened(fd)?;
     check_flags(flags, FLAGS)?;
-    let (file, socket) = socket_file(fd)?;
+    let socket = socket_of(&file)?;
     let wait = socket.receive_wait(&file, 0);
     // Without a descriptor and a file for it, the connection stays in the backlog.
     let fd = current().files().reserve()?;

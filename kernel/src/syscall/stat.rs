@@ -302,7 +302,7 @@ pub fn faccessat2(directory: i32, path: usize, mode: u32, flags: u32) -> Result<
 }
 
 fn change_mode(place: &Path, mode: u32) -> Result<usize> {
-    perm::writable(place)?;
+    perm::mount_writable(place)?;
     let alone = attr_lock::lock(&**place.inode())?;
     perm::check_flags(place, place, perm::FIXED)?;
     perm::owner(place)?;
@@ -339,7 +339,7 @@ pub fn fchmodat2(directory: i32, path: usize, mode: u32, flags: u32) -> Result<u
 }
 
 fn change_owner(place: &Path, uid: u32, gid: u32) -> Result<usize> {
-    perm::writable(place)?;
+    perm::mount_writable(place)?;
     let alone = attr_lock::lock(&**place.inode())?;
     perm::check_flags(place, place, perm::FIXED)?;
     let attr = place.inode().attr();
@@ -432,14 +432,14 @@ pub fn set_times(
     let place = match path {
         0 if directory == AT_FDCWD => return Err(Errno::EFAULT),
         0 if flags != 0 => return Err(Errno::EINVAL),
-        0 => file(directory)?.path().clone(),
+        0 => opened(directory)?.path().clone(),
         _ => path::resolve(directory, path, flags)?,
     };
     let (accessed, modified) = match given {
         None => (Some(Time::now()), Some(Time::now())),
         Some([accessed, modified]) => (time_to_set(accessed)?, time_to_set(modified)?),
     };
-    perm::writable(&place)?;
+    perm::mount_writable(&place)?;
     let alone = attr_lock::lock(&**place.inode())?;
     let now = given.is_none_or(|times| times.iter().all(|time| time[1] == i64::from(UTIME_NOW)));
     let fixed = if now { FS_IMMUTABLE_FL } else { perm::FIXED };

@@ -5,6 +5,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::inode::{Kind, XattrChange};
 use crate::fs::{Path, attr_lock, perm};
 use crate::mm::user::{UserPtr, UserSlice, read_cstr};
+use crate::net::socket::PROTOCOL_NAME;
 use crate::task::{can, file_capabilities, require};
 use alloc::vec::Vec;
 use linux_raw_sys::general::{
@@ -50,7 +51,7 @@ fn check(entry: &Path, name: &[u8], write: bool) -> Result<()> {
         (_, true) if entry.kind() == Kind::Anonymous => Err(Errno::EOPNOTSUPP),
         (_, true) => Err(Errno::EPERM),
         // Sockets have one, which can only be read.
-        _ if name.starts_with(b"system.") && !write && entry.kind() == Kind::Socket => Ok(()),
+        _ if name == PROTOCOL_NAME && !write && entry.kind() == Kind::Socket => Ok(()),
         _ if name.starts_with(b"system.") => Err(Errno::EOPNOTSUPP),
         // No file system supports other names; a lack of permission is reported first.
         _ => perm::check(entry, wanted).and(Err(Errno::EOPNOTSUPP)),
@@ -80,6 +81,7 @@ impl Given {
         if *key == file_capabilities::NAME && !value.is_empty() {
             file_capabilities::check(value)?;
         }
+        perm::mount_writable(entry)?;
         let _alone = attr_lock::lock(&**entry.inode())?;
         check(entry, key, true)?;
         let change = match *flags {
@@ -138,6 +140,7 @@ fn keep_untrusted(names: &mut Vec<u8>) {
 }
 
 fn remove(entry: &Path, key: &[u8]) -> Result<usize> {
+    perm::mount_writable(entry)?;
     let _alone = attr_lock::lock(&**entry.inode())?;
     check(entry, key, true)?;
     entry.inode().set_xattr(key, XattrChange::Remove)?;

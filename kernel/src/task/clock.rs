@@ -71,7 +71,7 @@ fn from_tai(ns: u64) -> u64 {
 
 /// The first time of day that is refused, in ns since 1970: 30 years before the clock's end
 /// (TIME_SETTOD_SEC_MAX).
-const LATEST: u64 = 8_277_292_036 * SECOND;
+pub const LATEST: u64 = 8_277_292_036 * SECOND;
 
 /// Sets CLOCK_REALTIME, in ns since 1970.
 ///

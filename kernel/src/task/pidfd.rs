@@ -99,11 +99,11 @@ impl FileOps for PidFd {
     }
 
     fn ioctl(&self, _file: &File, _request: u32, argument: usize) -> Result<usize> {
-        Err(if argument == 0 {
-            Errno::ENOTTY
-        } else {
-            Errno::EINVAL
-        })
+        if argument != 0 {
+            return Err(Errno::EINVAL);
+        }
+        self.process()?;
+        Err(Errno::ENOTTY)
     }
 
     fn describe(&self, text: &mut Text) {

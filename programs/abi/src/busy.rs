@@ -291,7 +291,7 @@ unsafe fn handles() {
         tell_ok("to read", open_handle(here, &folder, O_RDONLY) >= 0);
         for bit in 24..32 {
             let odd = open_handle(here, &handle, O_RDONLY | 1 << bit) as c_int;
-            let flags = libc::fcntl(odd, libc::F_GETFL) & !libc::O_LARGEFILE;
+            let flags = libc::fcntl(odd, libc::F_GETFL) & (libc::O_ACCMODE | 1 << bit);
             let created = libc::fcntl(odd, F_CREATED_QUERY);
             println!("odd flag {bit}: {flags:#x}, created {created}");
             let writer = libc::open(path(c"renamed"), O_RDWR);

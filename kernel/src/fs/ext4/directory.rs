@@ -194,7 +194,9 @@ impl Node {
             (None, Replace::Exchange) => return Err(Errno::ENOENT),
             (Some(_), Replace::No) => return Err(Errno::EEXIST),
             (_, Replace::Exchange) => Rename::Exchange,
-            (_, Replace::No) => Rename::NoReplace,
+            // A file that got the name since it was looked for was not checked: it may be another
+            // user's in a sticky directory.
+            (None, _) => Rename::NoReplace,
             _ => Rename::Replace,
         };
         if let (Some(_), Ok(data)) = (occupant, self.sibling(source.inode())?.data()) {
@@ -223,7 +225,10 @@ impl Node {
         let new = crate::mm::heap::try_bytes(name)?;
         let (from, to) = (self.number(), target.number());
         let lost = fs.rename_and_cover(from, &old, to, name, how, whiteout);
-        let lost = lost.map_err(errno)?;
+        let lost = lost.map_err(|error| match errno(error) {
+            Errno::EEXIST if replace != Replace::No => Errno::ESTALE,
+            error => error,
+        })?;
         match (occupant, how) {
             (Some(other), Rename::Exchange) => {
                 other.moved(here, old.clone());

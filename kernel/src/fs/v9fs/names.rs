@@ -305,6 +305,14 @@ impl Node {
             if Arc::ptr_eq(occupant.inode(), source.inode()) {
                 return Ok(());
             }
+        } else {
+            // A file that got the name since it was looked for was not checked: it may be another
+            // user's in a sticky directory.
+            match target.ask_for(name) {
+                Err(Errno::ENOENT) => {}
+                Ok(_) => return Err(Errno::ESTALE),
+                Err(error) => return Err(error),
+            }
         }
         // Reserved first, since there must be no error afterwards.
         let (key, new) = (try_vec(name)?, try_bytes(name)?);

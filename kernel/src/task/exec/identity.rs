@@ -93,7 +93,7 @@ fn capabilities(file: &File) -> Result<Option<FileCapabilities>> {
 }
 
 /// The privileges that `thread` does not get from a program. `alone`: no other process shares its
-/// directory (check_unsafe_exec).
+/// directory (`fs_struct` of Linux).
 fn withheld(thread: &Thread, alone: bool) -> Withheld {
     if thread.has_no_new_privileges() {
         Withheld::All

@@ -18,6 +18,7 @@ use crate::arch::task;
 use crate::arch::vdso::{Pages, SIGRETURN, page};
 use crate::arch::{Entry, Syscall};
 use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 use crate::mm::vma::{Flags, Label, Rights, Source};
 use crate::mm::{AddressSpace, MapRequest, Place, Removed};
@@ -137,7 +138,7 @@ fn pages() -> Result<&'static Arc<Pages>> {
         let mut pages = Vec::new();
         pages.try_reserve(2).map_err(|_| Errno::ENOMEM)?;
         pages.extend([vectors, returns]);
-        Ok(Arc::new(Pages(pages)))
+        try_arc(Pages(pages))
     })
 }
 
