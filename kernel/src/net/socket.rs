@@ -422,7 +422,6 @@ const PROTOCOL_ENTRY: &[u8] = b"system.sockprotoname\0";
 /// Linux's name for the protocol of a socket (`struct proto`).
 fn protocol_name(base: &Base) -> &'static str {
     const ICMP: u32 = IPPROTO_ICMP as u32;
-    const ICMPV6: u32 = IPPROTO_ICMPV6 as u32;
     const UDP_LITE: u32 = IPPROTO_UDPLITE as u32;
     let v6 = base.domain == AF_INET6;
     match (base.domain, base.kind, base.protocol) {
@@ -436,7 +435,7 @@ fn protocol_name(base: &Base) -> &'static str {
         (_, super::RAW, _) => "RAW",
         (_, _, UDP_LITE) if v6 => "UDPLITEv6",
         (_, _, UDP_LITE) => "UDP-Lite",
-        (_, _, ICMPV6) => "PINGv6",
+        (_, _, IPPROTO_ICMPV6) => "PINGv6",
         (_, _, ICMP) => "PING",
         _ if v6 => "UDPv6",
         _ => "UDP",
